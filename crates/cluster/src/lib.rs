@@ -1,0 +1,1 @@
+//! One Kubernetes cluster as inputs and actions: a directory of manifests or an API server.

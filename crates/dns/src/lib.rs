@@ -1,0 +1,1 @@
+//! DNS for the clusterset: a pure answer over a snapshot, and bounded listeners.

@@ -1,0 +1,1 @@
+//! The Multi-Cluster Services API (KEP-1645): ServiceExport, ServiceImport and their CRDs.

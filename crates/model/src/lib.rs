@@ -1,0 +1,1 @@
+//! The pure model: names, records, merge, packing and the engine.

@@ -1,0 +1,1 @@
+//! The registry: keys, values and backends through which clusters meet.

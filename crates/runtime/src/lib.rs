@@ -1,0 +1,1 @@
+//! Subcommands of the tombolo binary: arguments, wiring and output.

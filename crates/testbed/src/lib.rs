@@ -1,0 +1,1 @@
+//! Development only: real etcd and Kubernetes clusters on this machine.

@@ -1,0 +1,1 @@
+//! Development only: builders, the oracle and fault schedules.

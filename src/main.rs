@@ -1,0 +1,2 @@
+//! The tombolo binary.
+fn main() {}

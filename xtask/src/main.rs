@@ -1,0 +1,2 @@
+//! Generated files, architecture check and benchmarks.
+fn main() {}
