@@ -1,1 +1,20 @@
-//! The pure model: names, records, merge, packing and the engine.
+//! The pure model: what Tombolo decides, without I/O, clock or random numbers.
+//!
+//! ```text
+//! registry records ─► fleet ─► FleetService ─┐
+//!                                            ├─► engine ─► actions
+//! objects of the cluster ─► inputs ──────────┘
+//! ```
+//!
+//! `export` turns a cluster's own objects into records, `merge` the records of all clusters into
+//! one import, `derived` and `packing` that import into a Service and EndpointSlices, and the
+//! engine compares all of it with what is there. Rules are those of BEHAVIOUR §1–§3.
+
+pub mod endpoint;
+pub mod fleet;
+pub mod io;
+pub mod merge;
+pub mod names;
+pub mod object;
+pub mod record;
+pub mod service;

@@ -1,0 +1,187 @@
+//! Endpoints: what one cluster says of the addresses behind a service.
+//!
+//! In the registry an address has one list of [`Entry`] per protocol; a reader joins them to
+//! [`Endpoint`]s ([`join`]). A cluster's own endpoints go through the same two forms, so that it
+//! and its peers see the same.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::service::Protocol;
+
+/// Whether an endpoint takes traffic (EndpointConditions of discovery.k8s.io/v1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Conditions {
+    /// Takes new connections.
+    pub ready: bool,
+    /// Would take them if it were not terminating.
+    pub serving: bool,
+    /// Is going away.
+    pub terminating: bool,
+}
+
+impl Conditions {
+    /// Ready, serving, not terminating.
+    pub const READY: Self = Self {
+        ready: true,
+        serving: true,
+        terminating: false,
+    };
+
+    /// What several statements about one endpoint come to: ready and serving if any is,
+    /// terminating if all are (BEHAVIOUR §1).
+    #[must_use]
+    pub const fn join(self, other: Self) -> Self {
+        Self {
+            ready: self.ready || other.ready,
+            serving: self.serving || other.serving,
+            terminating: self.terminating && other.terminating,
+        }
+    }
+}
+
+/// A port of an [`Entry`]; the protocol is that of the entry's key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EntryPort {
+    /// The Service port's name.
+    pub name: Arc<str>,
+    /// The number at which the endpoint listens.
+    pub port: u16,
+}
+
+/// One statement about an address and protocol. An address has one per distinct
+/// (ports, hostname).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Entry {
+    /// The ports, sorted by name; empty only under [`EntryProtocol::None`].
+    pub ports: Arc<[EntryPort]>,
+    /// The host name, where the pod has one.
+    pub hostname: Option<Arc<str>>,
+    /// The zone, where it is known.
+    pub zone: Option<Arc<str>>,
+    /// Whether it takes traffic.
+    pub conditions: Conditions,
+}
+
+/// The protocol part of an entry's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EntryProtocol {
+    /// Ports of this protocol.
+    Some(Protocol),
+    /// The service has no ports.
+    None,
+}
+
+impl EntryProtocol {
+    /// As it stands in the registry's keys: `TCP`, `UDP`, `SCTP` or `NONE`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Some(protocol) => protocol.as_str(),
+            Self::None => "NONE",
+        }
+    }
+
+    /// Reads what stands in the registry's keys.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == "NONE" {
+            Some(Self::None)
+        } else {
+            Protocol::parse(text).map(Self::Some)
+        }
+    }
+}
+
+/// All entries of one service of one cluster, by address and protocol.
+pub type Entries = BTreeMap<(IpAddr, EntryProtocol), Arc<[Entry]>>;
+
+/// A port of an [`Endpoint`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EndpointPort {
+    /// The Service port's name.
+    pub name: Arc<str>,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The number at which the endpoint listens.
+    pub port: u16,
+}
+
+/// An endpoint of a service: an address with everything that is reached there together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Endpoint {
+    /// The address.
+    pub address: IpAddr,
+    /// The ports, sorted; empty where the service has none.
+    pub ports: Arc<[EndpointPort]>,
+    /// The host name, where the pod has one.
+    pub hostname: Option<Arc<str>>,
+    /// The zone, where it is known.
+    pub zone: Option<Arc<str>>,
+    /// Whether it takes traffic.
+    pub conditions: Conditions,
+}
+
+/// Adds a statement to those about one address and protocol: equal (ports, hostname) become one.
+pub fn add_entry(entries: &mut Vec<Entry>, new: Entry) {
+    let same = |e: &&mut Entry| e.ports == new.ports && e.hostname == new.hostname;
+    match entries.iter_mut().find(same) {
+        Some(old) => {
+            old.conditions = old.conditions.join(new.conditions);
+            // Of two zones the first in order counts, so that the order of slices does not.
+            old.zone = match (old.zone.take(), new.zone) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+        }
+        None => entries.push(new),
+    }
+}
+
+/// Joins the entries of a service to endpoints: those of one address become one endpoint where
+/// host name, conditions and zone agree and each protocol has just one; else each entry is an
+/// endpoint of its own (DESIGN §2.2). Sorted by address.
+pub fn join(entries: &Entries) -> Vec<Endpoint> {
+    let mut endpoints = Vec::with_capacity(entries.len());
+    let mut rest = entries.iter().peekable();
+    while let Some(&(&(address, _), _)) = rest.peek() {
+        let mut group: Vec<(EntryProtocol, &Entry)> = Vec::new();
+        let mut single = true;
+        while let Some((&(_, protocol), list)) = rest.next_if(|((a, _), _)| *a == address) {
+            single &= list.len() == 1;
+            group.extend(list.iter().map(|entry| (protocol, entry)));
+        }
+        let agree = group.windows(2).all(|pair| {
+            let (a, b) = (pair[0].1, pair[1].1);
+            a.hostname == b.hostname && a.conditions == b.conditions && a.zone == b.zone
+        });
+        if single && agree {
+            endpoints.extend(endpoint(address, &group));
+        } else {
+            endpoints.extend(group.chunks(1).filter_map(|one| endpoint(address, one)));
+        }
+    }
+    endpoints
+}
+
+/// The endpoint that these entries, alike but for their ports, make together.
+fn endpoint(address: IpAddr, group: &[(EntryProtocol, &Entry)]) -> Option<Endpoint> {
+    let (_, first) = group.first()?;
+    let mut ports: Vec<EndpointPort> = Vec::new();
+    for (protocol, entry) in group {
+        if let EntryProtocol::Some(protocol) = *protocol {
+            ports.extend(entry.ports.iter().map(|p| EndpointPort {
+                name: Arc::clone(&p.name),
+                protocol,
+                port: p.port,
+            }));
+        }
+    }
+    ports.sort();
+    Some(Endpoint {
+        address,
+        ports: ports.into(),
+        hostname: first.hostname.clone(),
+        zone: first.zone.clone(),
+        conditions: first.conditions,
+    })
+}

@@ -1,0 +1,190 @@
+//! What goes into the engine and what comes out: inputs and actions. Shells turn watch events,
+//! registry events and answers into inputs, and carry actions out.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::fleet::FleetService;
+use crate::names::{ClusterName, ServiceKey};
+use crate::object::{Kind, Object, ObjectRef};
+use crate::record::{Record, RecordKey};
+use crate::service::IpFamily;
+
+/// Something that is listed in full and then watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Source {
+    /// All objects of a kind in the local cluster.
+    Objects(Kind),
+    /// This cluster's own partition of the registry.
+    OwnRecords,
+}
+
+/// One thing that the engine learns.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// An object of the local cluster appeared or changed.
+    Applied(Object),
+    /// An object of the local cluster is gone.
+    Deleted {
+        /// Which one.
+        object: ObjectRef,
+        /// The resource version of its end; empty where it is not known.
+        resource_version: Arc<str>,
+    },
+    /// A full listing begins: what is not seen until it ends is gone.
+    ListBegan(Source),
+    /// A full listing is complete.
+    ListEnded {
+        /// What was listed.
+        source: Source,
+        /// The resource version or revision that the listing shows; empty where not known. What
+        /// was written after it is not gone because it is not in it.
+        revision: Arc<str>,
+    },
+    /// The families that this cluster's network can use, in its order.
+    Families(Vec<IpFamily>),
+    /// What the registry says of a service changed; `None`: no cluster exports it.
+    Fleet {
+        /// The service.
+        service: ServiceKey,
+        /// Everything about it.
+        state: Option<Arc<FleetService>>,
+    },
+    /// The clusters whose missing records mean that they are withdrawn ("absence is not
+    /// withdrawal", DESIGN §2.2); sent after the fleet changes that it stands for.
+    Trusted(Arc<BTreeSet<ClusterName>>),
+    /// A record of this cluster's own partition, as the registry holds it; `None`: not there.
+    OwnRecord {
+        /// Its place.
+        key: RecordKey,
+        /// Its value.
+        record: Option<Record>,
+        /// The registry revision of this state.
+        revision: u64,
+    },
+    /// This process may write the own partition, under this session epoch; `None`: it may not.
+    Session(Option<u64>),
+    /// An action ended.
+    Outcome {
+        /// Which one.
+        id: ActionId,
+        /// How.
+        outcome: Outcome,
+    },
+    /// Time went on: due retries are made.
+    Tick,
+}
+
+/// Tells an action from every other one of this engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ActionId(pub u64);
+
+/// Something to do. Each but an [`Effect::Event`] is answered by one [`Input::Outcome`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// To be given back with the outcome.
+    pub id: ActionId,
+    /// What to do.
+    pub effect: Effect,
+}
+
+/// The kinds of action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Create an object.
+    Create(Object),
+    /// Change an object but for its status. The write carries the resource version of `old` and
+    /// changes nothing but the fields in which `new` differs.
+    Update {
+        /// As it was observed.
+        old: Object,
+        /// As it is wanted.
+        new: Object,
+    },
+    /// Write an object's status, with the resource version of `old`.
+    UpdateStatus {
+        /// As it was observed.
+        old: Object,
+        /// As it is wanted.
+        new: Object,
+    },
+    /// Delete an object, only if UID and resource version are still those of this one.
+    Delete(Object),
+    /// Write records of the own partition, in this order.
+    Publish {
+        /// The service that they are about.
+        service: ServiceKey,
+        /// The writes.
+        writes: Vec<RecordWrite>,
+    },
+    /// Put `synced` with this session epoch: everything known is published.
+    Synced(u64),
+    /// Tell the user of an object; best effort, has no outcome.
+    Event(Event),
+}
+
+/// A write of one record of the own partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordWrite {
+    /// Its place.
+    pub key: RecordKey,
+    /// The value to put; `None` deletes.
+    pub record: Option<Record>,
+}
+
+/// A Kubernetes Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The object it is about.
+    pub about: ObjectRef,
+    /// That object's UID.
+    pub uid: Arc<str>,
+    /// Whether something is wrong.
+    pub warning: bool,
+    /// A word for tools.
+    pub reason: &'static str,
+    /// A sentence for people.
+    pub message: Arc<str>,
+}
+
+/// How an action ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The object is now so.
+    Written(Object),
+    /// The object is gone, or will be once its finalizers are done.
+    Deleted,
+    /// The records are written, at this registry revision.
+    Published(u64),
+    /// Not done, as the object is not what the engine thought (conflict, already exists, not
+    /// found): this is how it stands, `None` where it is not there.
+    Outdated(Option<Object>),
+    /// The server refused it, or could not be reached: nothing was changed.
+    Refused(Refusal),
+    /// It may or may not have been done (deadline, connection lost while waiting).
+    Unknown(Arc<str>),
+}
+
+/// Why a server refused a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What kind of refusal.
+    pub kind: RefusalKind,
+    /// The server's words.
+    pub message: Arc<str>,
+}
+
+/// Kinds of refusal that need different answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// A cluster IP that was asked for is taken or out of range: ask for any.
+    AddressTaken,
+    /// The namespace is going away: no error, the object will not be needed.
+    NamespaceTerminating,
+    /// A field value is not allowed.
+    Invalid,
+    /// A permission is missing.
+    Forbidden,
+    /// Anything else, such as an admission webhook or a server that is away.
+    Other,
+}
