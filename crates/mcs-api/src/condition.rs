@@ -10,6 +10,9 @@ use schemars::{Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
+#[cfg(test)]
+mod tests;
+
 /// A name that is none of those the API has for this purpose.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not a known {what}")]
