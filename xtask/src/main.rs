@@ -1,2 +1,40 @@
-//! Generated files, architecture check and benchmarks.
-fn main() {}
+//! Tasks of the repository: `cargo xtask <task>`.
+//!
+//! Each task is a file with its arguments (`Args`) and a function `run`; a new one is such a
+//! file, a variant of [`Task`] and an arm in [`main`].
+
+mod arch;
+mod generate;
+mod repository;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Tasks of the repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    Arch(arch::Args),
+    Generate(generate::Args),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().task {
+        Task::Arch(args) => arch::run(args),
+        Task::Generate(args) => generate::run(args),
+    };
+    let Err(error) = done else {
+        return ExitCode::SUCCESS;
+    };
+    // With stderr gone the exit code still says it.
+    writeln!(std::io::stderr(), "error: {error:#}").ok();
+    ExitCode::FAILURE
+}

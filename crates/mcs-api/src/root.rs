@@ -2,7 +2,7 @@
 //!
 //! `kube`'s derive is not used for them. It ties a spec type to a single version, and it makes
 //! `spec` a required field, while the published schema does not and most `ServiceExport`s that
-//! people write have none.
+//! people write have none. Here an object without a spec gets the default of its type.
 
 use serde::{Deserialize, Deserializer};
 
@@ -31,11 +31,11 @@ macro_rules! root_kind {
             #[schemars(schema_with = "crate::crd::metadata_schema")]
             pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
 
-            /// What is wanted. An object without it has the spec's default.
+            /// What is wanted.
             #[serde(default, deserialize_with = "crate::root::null_as_default")]
             pub spec: $spec,
 
-            /// What is the case. Written by the implementation only.
+            /// What is the case; written by the implementation.
             #[serde(default)]
             pub status: Option<$status>,
         }
