@@ -13,7 +13,7 @@ use kube_core::CustomResourceExt as _;
 use kube_core::schema::{OptionalEnum, StructuralSchemaRewriter};
 use schemars::generate::SchemaSettings;
 use schemars::transform::{AddNullable, transform_subschemas};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema};
 use serde_json::json;
 
 use crate::{GROUP, v1alpha1, v1beta1, well_known};
@@ -154,14 +154,19 @@ fn schema<T: JsonSchema>() -> JSONSchemaProps {
         .pointer_mut("/properties")
         .and_then(|value| value.as_object_mut());
     let properties = properties.expect("a root kind is an object with properties");
-    properties.insert(
-        "apiVersion".to_owned(),
-        json!({"type": "string", "description": "The group and version of the object."}),
-    );
-    properties.insert(
-        "kind".to_owned(),
-        json!({"type": "string", "description": "The kind of the object."}),
-    );
+    let of_every_object = [
+        (
+            "apiVersion",
+            json!({"type": "string", "description": "The group and version."}),
+        ),
+        (
+            "kind",
+            json!({"type": "string", "description": "The kind of the object."}),
+        ),
+        // The API server has a schema of its own for it, and refuses so much as a description.
+        ("metadata", json!({"type": "object"})),
+    ];
+    properties.extend(of_every_object.map(|(name, schema)| (name.to_owned(), schema)));
     serde_json::from_value(schema.to_value()).expect("schemars makes valid OpenAPI schemas")
 }
 
@@ -172,9 +177,4 @@ fn drop_rust_details(schema: &mut Schema) {
         schema.remove(keyword);
     }
     transform_subschemas(&mut drop_rust_details, schema);
-}
-
-/// The API server has the schema of the metadata itself and wants only the type here.
-pub(crate) fn metadata_schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "object"})
 }

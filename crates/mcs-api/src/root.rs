@@ -28,7 +28,7 @@ macro_rules! root_kind {
         pub struct $name {
             /// Standard metadata of the object.
             #[serde(default)]
-            #[schemars(schema_with = "crate::crd::metadata_schema")]
+            #[schemars(skip)]
             pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
 
             /// What is wanted.
