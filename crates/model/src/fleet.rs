@@ -1,19 +1,33 @@
-//! The fleet: what all clusters say in the registry, by service.
+//! The fleet: what all clusters say in the registry, gathered by service.
+//!
+//! Records come in one by one, or as a full listing; what goes out is one immutable
+//! [`FleetService`] per changed service, which every reader in the process shares. This is also
+//! where *absence is not withdrawal* (DESIGN §2.2): a record that the registry no longer has stays
+//! in use until its cluster has said, under its present session, that it published everything.
+//!
+//! ```text
+//! records ─► Fleet::observe ─► (dirty services) ─► Fleet::drain ─► Input::Fleet, Input::Trusted
+//! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use crate::endpoint::Endpoint;
-use crate::merge::Merged;
-use crate::names::ClusterName;
-use crate::record::ExportRecord;
+use crate::endpoint::{Endpoint, Entries, Entry, EntryProtocol, join};
+use crate::io::Input;
+use crate::merge::{Merged, merge};
+use crate::names::{ClusterName, Region, ServiceKey};
+use crate::record::{ExportRecord, Origin, Record, RecordKey, Session};
+
+#[cfg(test)]
+mod tests;
 
 /// What one cluster says of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterService {
     /// The export.
     pub export: Arc<ExportRecord>,
-    /// The endpoints, sorted.
+    /// The endpoints, sorted by address.
     pub endpoints: Arc<[Endpoint]>,
 }
 
@@ -21,7 +35,442 @@ pub struct ClusterService {
 /// and with it the merge, which is computed once.
 #[derive(Debug, Default)]
 pub struct FleetService {
+    clusters: BTreeMap<ClusterName, Arc<ClusterService>>,
+    merged: OnceLock<Option<Arc<Merged>>>,
+}
+
+impl FleetService {
+    /// The service as these clusters state it.
+    pub fn new(clusters: BTreeMap<ClusterName, Arc<ClusterService>>) -> Self {
+        Self {
+            clusters,
+            merged: OnceLock::new(),
+        }
+    }
+
     /// By cluster.
-    pub clusters: BTreeMap<ClusterName, Arc<ClusterService>>,
-    merged: OnceLock<Arc<Merged>>,
+    pub const fn clusters(&self) -> &BTreeMap<ClusterName, Arc<ClusterService>> {
+        &self.clusters
+    }
+
+    /// The merge of all of them, computed at the first call; `None` if there is no cluster.
+    pub fn merged(&self) -> Option<&Arc<Merged>> {
+        self.merged
+            .get_or_init(|| {
+                merge(self.clusters.iter().map(|(name, c)| (name, &*c.export))).map(Arc::new)
+            })
+            .as_ref()
+    }
+}
+
+/// One thing that a reader of the registry learns.
+#[derive(Clone, Debug)]
+pub enum FleetInput {
+    /// A record appeared, changed or (`None`) went.
+    Record {
+        /// Whose it is.
+        origin: Origin,
+        /// Its place.
+        key: RecordKey,
+        /// Its value.
+        record: Option<Record>,
+    },
+    /// A full listing begins: what is not seen until it ends is not there.
+    ListBegan,
+    /// The listing is complete.
+    ListEnded,
+}
+
+/// All partitions of the registry, as one reader knows them.
+#[derive(Debug, Default)]
+pub struct Fleet {
+    clusters: BTreeMap<ClusterName, BTreeMap<Region, Partition>>,
+    /// Of all that a cluster says only the region that sorts first counts.
+    services: HashMap<ServiceKey, Arc<FleetService>>,
+    /// The clusters that have a record of a service, so that a change costs its own.
+    holders: HashMap<ServiceKey, BTreeSet<ClusterName>>,
+    dirty: BTreeSet<ServiceKey>,
+    /// Clusters of which more than single records changed.
+    touched: BTreeSet<ClusterName>,
+    trusted: Arc<BTreeSet<ClusterName>>,
+    trust_told: bool,
+    /// Counts full listings; a record is stamped with the one that last saw it.
+    listing: u32,
+    /// Whether a listing is under way, and whether one was ever complete: until then what is
+    /// known is a part, from which nothing must be concluded.
+    in_listing: bool,
+    listed: bool,
+}
+
+/// What one cluster wrote.
+#[derive(Debug, Default)]
+struct Partition {
+    session: Option<Held<Session>>,
+    synced: Option<Held<u64>>,
+    left: Option<Held<()>>,
+    services: HashMap<ServiceKey, PartitionService>,
+}
+
+/// One service in a partition.
+#[derive(Debug, Default)]
+struct PartitionService {
+    export: Option<Held<Arc<ExportRecord>>>,
+    entries: BTreeMap<(IpAddr, EntryProtocol), Held<Arc<[Entry]>>>,
+}
+
+/// A record that is in use, and whether the registry still has it.
+#[derive(Debug)]
+struct Held<T> {
+    value: T,
+    /// The listing that saw it last.
+    seen: u32,
+    present: bool,
+}
+
+impl Partition {
+    /// Whether a missing record means that it was withdrawn.
+    fn absence_is_trusted(&self) -> bool {
+        let synced = self
+            .synced
+            .as_ref()
+            .filter(|held| held.present)
+            .map(|held| held.value);
+        let epoch = self
+            .session
+            .as_ref()
+            .filter(|held| held.present)
+            .map(|held| held.value.epoch);
+        self.left.as_ref().is_some_and(|held| held.present) || (epoch.is_some() && synced == epoch)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.services.is_empty()
+            && !self.session.as_ref().is_some_and(|held| held.present)
+            && !self.synced.as_ref().is_some_and(|held| held.present)
+            && !self.left.as_ref().is_some_and(|held| held.present)
+    }
+}
+
+impl PartitionService {
+    /// What this cluster says of the service; `None` while it does not export it.
+    fn state(&self) -> Option<ClusterService> {
+        let export = Arc::clone(&self.export.as_ref()?.value);
+        let entries: Entries = self
+            .entries
+            .iter()
+            .map(|(at, held)| (*at, Arc::clone(&held.value)))
+            .collect();
+        Some(ClusterService {
+            export,
+            endpoints: join(&entries).into(),
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.export.is_none() && self.entries.is_empty()
+    }
+
+    /// Forgets what the registry no longer has; says whether anything was.
+    fn drop_absent(&mut self) -> bool {
+        let before = (self.export.is_some(), self.entries.len());
+        if self.export.as_ref().is_some_and(|held| !held.present) {
+            self.export = None;
+        }
+        self.entries.retain(|_, held| held.present);
+        before != (self.export.is_some(), self.entries.len())
+    }
+}
+
+// === impl Fleet ===
+
+impl Fleet {
+    /// Takes one input in.
+    pub fn observe(&mut self, input: FleetInput) {
+        match input {
+            FleetInput::ListBegan => {
+                self.listing += 1;
+                self.in_listing = true;
+            }
+            FleetInput::ListEnded => {
+                self.in_listing = false;
+                self.listed = true;
+                self.sweep();
+            }
+            FleetInput::Record {
+                origin,
+                key,
+                record,
+            } => self.record(&origin, key, record),
+        }
+    }
+
+    /// The changes since the last call, for every engine of the process. Nothing until a first
+    /// listing is complete.
+    pub fn drain(&mut self) -> Vec<Input> {
+        if !self.listed || self.in_listing {
+            return Vec::new();
+        }
+        self.settle();
+        let mut inputs = Vec::with_capacity(self.dirty.len() + 1);
+        for service in std::mem::take(&mut self.dirty) {
+            let state = self.gather(&service);
+            match &state {
+                Some(state) => self.services.insert(service.clone(), Arc::clone(state)),
+                None => self.services.remove(&service),
+            };
+            inputs.push(Input::Fleet { service, state });
+        }
+        if self.trust_changed() || !self.trust_told {
+            self.trust_told = true;
+            inputs.push(Input::Trusted(Arc::clone(&self.trusted)));
+        }
+        inputs
+    }
+
+    /// All that is known, as inputs for an engine that joins later.
+    pub fn snapshot(&self) -> Vec<Input> {
+        let mut services: Vec<_> = self.services.iter().collect();
+        services.sort_by_key(|(service, _)| *service);
+        services
+            .into_iter()
+            .map(|(service, state)| Input::Fleet {
+                service: service.clone(),
+                state: Some(Arc::clone(state)),
+            })
+            .chain([Input::Trusted(Arc::clone(&self.trusted))])
+            .collect()
+    }
+
+    fn record(&mut self, origin: &Origin, key: RecordKey, record: Option<Record>) {
+        let seen = self.listing;
+        let regions = self.clusters.entry(origin.cluster.clone()).or_default();
+        if !regions.contains_key(&origin.region) {
+            // A region that sorts before the one in use takes its place.
+            for partition in regions.values() {
+                self.dirty.extend(partition.services.keys().cloned());
+            }
+            regions.insert(origin.region.clone(), Partition::default());
+            self.touched.insert(origin.cluster.clone());
+        }
+        let Some(partition) = regions.get_mut(&origin.region) else {
+            return;
+        };
+        let service = match (key, record) {
+            (RecordKey::Session, Some(Record::Session(value))) => {
+                return self.touch(origin, |p| hold(&mut p.session, Some(value), seen));
+            }
+            (RecordKey::Session, _) => {
+                return self.touch(origin, |p| hold(&mut p.session, None, seen));
+            }
+            (RecordKey::Synced, Some(Record::Synced(value))) => {
+                return self.touch(origin, |p| hold(&mut p.synced, Some(value), seen));
+            }
+            (RecordKey::Synced, _) => {
+                return self.touch(origin, |p| hold(&mut p.synced, None, seen));
+            }
+            (RecordKey::Left, record) => {
+                return self.touch(origin, |p| hold(&mut p.left, record.map(|_| ()), seen));
+            }
+            (RecordKey::Export(service), record) => {
+                let value = match record {
+                    Some(Record::Export(value)) => Some(value),
+                    _ => None,
+                };
+                let held = partition.services.entry(service.clone()).or_default();
+                hold(&mut held.export, value, seen).then_some(service)
+            }
+            (
+                RecordKey::Endpoint {
+                    service,
+                    protocol,
+                    address,
+                },
+                record,
+            ) => {
+                let value = match record {
+                    Some(Record::Endpoint(value)) => Some(value),
+                    _ => None,
+                };
+                let held = partition.services.entry(service.clone()).or_default();
+                let mut slot = held.entries.remove(&(address, protocol));
+                let changed = hold(&mut slot, value, seen);
+                if let Some(slot) = slot {
+                    held.entries.insert((address, protocol), slot);
+                }
+                changed.then_some(service)
+            }
+            // Who a cluster is and how it fares does not change what it exports.
+            (RecordKey::Owner | RecordKey::Report | RecordKey::Config { .. }, _) => None,
+        };
+        if let Some(service) = service {
+            let holders = self.holders.entry(service.clone()).or_default();
+            holders.insert(origin.cluster.clone());
+            self.dirty.insert(service);
+        }
+    }
+
+    /// Changes what decides whether a cluster's absence is trusted.
+    fn touch(&mut self, origin: &Origin, change: impl FnOnce(&mut Partition) -> bool) {
+        let regions = self.clusters.get_mut(&origin.cluster);
+        if let Some(partition) = regions.and_then(|r| r.get_mut(&origin.region))
+            && change(partition)
+        {
+            self.touched.insert(origin.cluster.clone());
+        }
+    }
+
+    /// At the end of a listing: what it did not see is absent.
+    fn sweep(&mut self) {
+        let now = self.listing;
+        for (cluster, regions) in &mut self.clusters {
+            for Partition {
+                session,
+                synced,
+                left,
+                services,
+            } in regions.values_mut()
+            {
+                sweep_one(session.as_mut(), now);
+                sweep_one(synced.as_mut(), now);
+                sweep_one(left.as_mut(), now);
+                for held in services.values_mut() {
+                    sweep_one(held.export.as_mut(), now);
+                    for entry in held.entries.values_mut() {
+                        sweep_one(Some(entry), now);
+                    }
+                }
+            }
+            self.touched.insert(cluster.clone());
+        }
+    }
+
+    /// Forgets absent records of the clusters whose absence is trusted, and empty partitions.
+    fn settle(&mut self) {
+        for cluster in &self.touched {
+            let Some(regions) = self.clusters.get_mut(cluster) else {
+                continue;
+            };
+            let first = regions.keys().next().cloned();
+            for partition in regions.values_mut().filter(|p| p.absence_is_trusted()) {
+                for (service, held) in &mut partition.services {
+                    if held.drop_absent() {
+                        self.dirty.insert(service.clone());
+                    }
+                }
+                partition.services.retain(|_, held| !held.is_empty());
+            }
+            regions.retain(|_, partition| !partition.is_empty());
+            // Where the region in use went, the next one counts.
+            if first.as_ref() != regions.keys().next() {
+                for partition in regions.values() {
+                    self.dirty.extend(partition.services.keys().cloned());
+                }
+            }
+            if regions.is_empty() {
+                self.clusters.remove(cluster);
+            }
+        }
+        for service in &self.dirty {
+            for cluster in self.holders.get(service).into_iter().flatten() {
+                let regions = self.clusters.get_mut(cluster);
+                for partition in regions.into_iter().flat_map(BTreeMap::values_mut) {
+                    if partition.absence_is_trusted()
+                        && let Some(held) = partition.services.get_mut(service)
+                    {
+                        held.drop_absent();
+                        if held.is_empty() {
+                            partition.services.remove(service);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Brings the set of trusted clusters up to date; says whether it changed.
+    fn trust_changed(&mut self) -> bool {
+        let mut changed = false;
+        for cluster in std::mem::take(&mut self.touched) {
+            let regions = self.clusters.get(&cluster);
+            let trusted = regions
+                .and_then(|regions| regions.values().next())
+                .is_some_and(Partition::absence_is_trusted);
+            if trusted != self.trusted.contains(&cluster) {
+                changed = true;
+                let set = Arc::make_mut(&mut self.trusted);
+                if trusted {
+                    set.insert(cluster);
+                } else {
+                    set.remove(&cluster);
+                }
+            }
+        }
+        changed
+    }
+
+    /// The state of one service over all clusters; unchanged parts are shared with the last one.
+    fn gather(&mut self, service: &ServiceKey) -> Option<Arc<FleetService>> {
+        let last = self.services.get(service);
+        let mut clusters = BTreeMap::new();
+        let holders = self.holders.get_mut(service)?;
+        holders.retain(|cluster| {
+            let regions = self.clusters.get(cluster);
+            let held = regions.and_then(|r| r.values().find_map(|p| p.services.get(service)));
+            let used = regions.and_then(|r| r.values().next()?.services.get(service)?.state());
+            if let Some(state) = used {
+                let shared = last
+                    .and_then(|last| last.clusters.get(cluster))
+                    .filter(|old| ***old == state)
+                    .map_or_else(|| Arc::new(state), Arc::clone);
+                clusters.insert(cluster.clone(), shared);
+            }
+            held.is_some()
+        });
+        if holders.is_empty() {
+            self.holders.remove(service);
+        }
+        if clusters.is_empty() {
+            return None;
+        }
+        Some(match last {
+            Some(last) if last.clusters == clusters => Arc::clone(last),
+            _ => Arc::new(FleetService::new(clusters)),
+        })
+    }
+}
+
+/// Takes the state of one record in; says whether its value changed or it went.
+fn hold<T: PartialEq>(slot: &mut Option<Held<T>>, value: Option<T>, seen: u32) -> bool {
+    match (slot.as_mut(), value) {
+        (Some(held), Some(value)) => {
+            let changed = held.value != value;
+            *held = Held {
+                value,
+                seen,
+                present: true,
+            };
+            changed
+        }
+        (None, Some(value)) => {
+            *slot = Some(Held {
+                value,
+                seen,
+                present: true,
+            });
+            true
+        }
+        (Some(held), None) => std::mem::replace(&mut held.present, false),
+        (None, None) => false,
+    }
+}
+
+/// Marks a record absent that this listing did not see; says whether it was there before.
+fn sweep_one<T>(slot: Option<&mut Held<T>>, listing: u32) -> bool {
+    match slot {
+        Some(held) if held.present && held.seen != listing => {
+            held.present = false;
+            true
+        }
+        _ => false,
+    }
 }

@@ -10,11 +10,25 @@
 //! one import, `derived` and `packing` that import into a Service and EndpointSlices, and the
 //! engine compares all of it with what is there. Rules are those of BEHAVIOUR §1–§3.
 
+pub mod check;
+mod compare;
+pub mod config;
+pub mod conflict;
 pub mod endpoint;
+pub mod engine;
+mod export;
 pub mod fleet;
+mod import;
 pub mod io;
 pub mod merge;
+mod mirror;
 pub mod names;
 pub mod object;
+pub mod own;
+pub mod packing;
 pub mod record;
+pub mod selector;
 pub mod service;
+mod status;
+mod world;
+mod writes;

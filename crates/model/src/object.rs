@@ -104,7 +104,7 @@ impl Meta {
 }
 
 /// An owner reference. The adapter knows the API version that belongs to the kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerRef {
     /// The owner's kind.
     pub kind: Arc<str>,
@@ -144,7 +144,7 @@ pub struct NamespaceObject {
 }
 
 /// `spec.type` of a Service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ServiceKind {
     /// `ClusterIP`, headless ones included.
     ClusterIp,
@@ -301,7 +301,7 @@ pub struct ExportObject {
 }
 
 /// The spec of a ServiceImport.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ImportSpec {
     /// Its type.
     pub kind: ImportType,

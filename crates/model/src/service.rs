@@ -172,6 +172,15 @@ impl Port {
     pub fn same_number(&self, other: &Self) -> bool {
         self.protocol == other.protocol && self.port == other.port
     }
+
+    /// The name as a message shows it.
+    pub fn name_or_unnamed(&self) -> &str {
+        if self.name.is_empty() {
+            "the unnamed port"
+        } else {
+            &self.name
+        }
+    }
 }
 
 impl fmt::Display for Port {

@@ -1,0 +1,56 @@
+//! How an engine is set up.
+
+use std::sync::Arc;
+
+use crate::names::{ClusterName, DerivedNaming};
+use crate::selector::Selector;
+
+/// The values of `trafficDistribution` that some release of Kubernetes takes: 1.33 takes the
+/// first, 1.34 and later all.
+pub const KNOWN_DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
+
+/// The configuration of one engine.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The cluster that it works for.
+    pub cluster: ClusterName,
+    /// How derived Services are named.
+    pub naming: DerivedNaming,
+    /// For which imports slices are made.
+    pub slices: SliceMode,
+    /// The namespaces that may take part.
+    pub namespaces: Selector,
+    /// Whether a namespace without the annotation takes part.
+    pub global_by_default: bool,
+    /// Managers whose slices stand for pods elsewhere, beside the known ones.
+    pub foreign_slice_managers: Vec<Arc<str>>,
+    /// The values of `trafficDistribution` that this cluster's release takes.
+    pub known_distributions: Vec<&'static str>,
+}
+
+impl Config {
+    /// The defaults for a cluster.
+    pub fn new(cluster: ClusterName) -> Self {
+        Self {
+            cluster,
+            naming: DerivedNaming::default(),
+            slices: SliceMode::default(),
+            namespaces: Selector::default(),
+            global_by_default: true,
+            foreign_slice_managers: Vec::new(),
+            known_distributions: KNOWN_DISTRIBUTIONS.to_vec(),
+        }
+    }
+}
+
+/// For which imports EndpointSlices are made (`--endpoint-slices`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SliceMode {
+    /// For all, the default.
+    #[default]
+    All,
+    /// For headless ones: where something else routes clusterset IPs.
+    Headless,
+    /// For none.
+    None,
+}

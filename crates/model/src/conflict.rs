@@ -1,0 +1,258 @@
+//! Conflicts as people read them: what is used and from which cluster, who differs and how.
+//!
+//! Messages are bounded (they go into a condition, whose message holds 32,768 characters at most)
+//! and the same in every process that has the same records.
+
+use std::fmt::Write as _;
+
+use mcs_api::condition::ConflictReason;
+
+use crate::merge::{Claim, FoldedFamilies, MergedPorts, PortDifference, RecordPorts};
+use crate::names::ClusterName;
+use crate::record::{ExportRecord, Labels};
+use crate::service::{IpFamily, Port};
+
+/// How many clusters a sentence names: enough to act on, short enough to read.
+const CLUSTERS_MAX: usize = 5;
+/// How many characters of a value are shown.
+const VALUE_LEN_MAX: usize = 64;
+/// The longest message, in bytes.
+const MESSAGE_LEN_MAX: usize = 4096;
+
+/// A disagreement of clusters about one field of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// About what.
+    pub reason: ConflictReason,
+    /// The value in use.
+    pub used: String,
+    /// The cluster it comes from: the oldest.
+    pub from: ClusterName,
+    /// The clusters that differ, oldest first, each with what it has instead.
+    pub others: Vec<(ClusterName, String)>,
+    /// How many clusters export the service.
+    pub clusters: usize,
+}
+
+impl Conflict {
+    /// The field, as a person would call it.
+    pub const fn field(&self) -> &'static str {
+        match self.reason {
+            ConflictReason::Port => "ports",
+            ConflictReason::Type => "type",
+            ConflictReason::SessionAffinity => "session affinity",
+            ConflictReason::SessionAffinityConfig => "session affinity timeout",
+            ConflictReason::Annotations => "exported annotations",
+            ConflictReason::Labels => "exported labels",
+            ConflictReason::InternalTrafficPolicy => "internal traffic policy",
+            ConflictReason::TrafficDistribution => "traffic distribution",
+            ConflictReason::IpFamily => "IP families",
+        }
+    }
+
+    /// One sentence that says all of it.
+    pub fn sentence(&self) -> String {
+        let mut text = match self.reason {
+            // No cluster need have all of the union.
+            ConflictReason::Port => {
+                format!(
+                    "ports: {} are used (union, {} first)",
+                    cut(&self.used),
+                    self.from
+                )
+            }
+            _ => format!(
+                "{}: {} of {} is used",
+                self.field(),
+                cut(&self.used),
+                self.from
+            ),
+        };
+        for (cluster, value) in self.others.iter().take(CLUSTERS_MAX) {
+            let verb = if self.reason == ConflictReason::Port {
+                ""
+            } else {
+                "has "
+            };
+            // Writing to a String cannot fail.
+            let _infallible = write!(text, "; {cluster} {verb}{}", cut(value));
+        }
+        if self.others.len() > CLUSTERS_MAX {
+            let _infallible = write!(text, "; {} more", self.others.len() - CLUSTERS_MAX);
+        }
+        let _infallible = write!(
+            text,
+            "; {}/{} clusters disagree.",
+            self.others.len(),
+            self.clusters
+        );
+        text
+    }
+}
+
+/// The message for all conflicts of a service.
+pub(crate) fn message(conflicts: &[Conflict]) -> String {
+    let mut text = conflicts
+        .iter()
+        .map(Conflict::sentence)
+        .collect::<Vec<_>>()
+        .join(" ");
+    if text.len() > MESSAGE_LEN_MAX {
+        let mut end = MESSAGE_LEN_MAX - '…'.len_utf8();
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// The head of a value, marked where it was cut.
+fn cut(value: &str) -> String {
+    if value.chars().count() <= VALUE_LEN_MAX {
+        return value.to_owned();
+    }
+    let mut head: String = value.chars().take(VALUE_LEN_MAX - 1).collect();
+    head.push('…');
+    head
+}
+
+/// A conflict about a field for which the oldest decides; `same` compares the oldest's record
+/// with another.
+pub(crate) fn of_field(
+    reason: ConflictReason,
+    claims: &[Claim<'_>],
+    same: impl Fn(&ExportRecord, &ExportRecord) -> bool,
+    value: impl Fn(&ExportRecord) -> String,
+) -> Option<Conflict> {
+    let &(from, oldest) = claims.first()?;
+    let others: Vec<_> = claims
+        .iter()
+        .filter(|(_, record)| !same(oldest, record))
+        .map(|&(cluster, record)| (cluster.clone(), value(record)))
+        .collect();
+    if others.is_empty() {
+        return None;
+    }
+    let used = value(oldest);
+    Some(Conflict {
+        reason,
+        used,
+        from: from.clone(),
+        others,
+        clusters: claims.len(),
+    })
+}
+
+/// A conflict about ports.
+pub(crate) fn of_ports(claims: &[Claim<'_>], ports: &MergedPorts) -> Option<Conflict> {
+    let &(from, _) = claims.first()?;
+    let others: Vec<_> = claims
+        .iter()
+        .zip(&ports.by_record)
+        .filter_map(|(&(cluster, _), record)| {
+            let text = port_differences(record, &ports.accepted);
+            (!text.is_empty()).then(|| (cluster.clone(), text))
+        })
+        .collect();
+    if others.is_empty() {
+        return None;
+    }
+    let used = show_ports(&ports.accepted);
+    let reason = ConflictReason::Port;
+    Some(Conflict {
+        reason,
+        used,
+        from: from.clone(),
+        others,
+        clusters: claims.len(),
+    })
+}
+
+/// How one record's ports differ from the accepted ones; empty if they do not.
+fn port_differences(record: &RecordPorts, accepted: &[Port]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for difference in &record.differences {
+        parts.push(match difference {
+            PortDifference::AppProtocol(port) => {
+                let own = port.app_protocol.as_deref().unwrap_or("none");
+                format!("has {port} with appProtocol {own}")
+            }
+            PortDifference::NameTaken(port, index) => {
+                format!("has {port}, dropped as {} is there", accepted[*index])
+            }
+            PortDifference::Renamed(port, index) => {
+                format!(
+                    "has {port}, served as {}",
+                    accepted[*index].name_or_unnamed()
+                )
+            }
+            PortDifference::Unnamed(port) => {
+                format!("has {port}, dropped as several ports need names")
+            }
+        });
+    }
+    let served: std::collections::BTreeSet<usize> = record.serves.values().copied().collect();
+    let missing: Vec<String> = accepted
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| !served.contains(index))
+        .map(|(_, port)| port.to_string())
+        .collect();
+    if !missing.is_empty() {
+        parts.push(format!("lacks {}", missing.join(", ")));
+    }
+    parts.join(", ")
+}
+
+/// A conflict about families: records that share none with the import.
+pub(crate) fn of_families(claims: &[Claim<'_>], folded: &FoldedFamilies) -> Option<Conflict> {
+    let &(from, _) = claims.first()?;
+    let others: Vec<_> = claims
+        .iter()
+        .zip(&folded.shares)
+        .filter(|&(_, shares)| !shares)
+        .map(|(&(cluster, record), _)| {
+            (
+                cluster.clone(),
+                format!(
+                    "{} (its endpoints are not used)",
+                    show_families(&record.families)
+                ),
+            )
+        })
+        .collect();
+    let conflict = Conflict {
+        reason: ConflictReason::IpFamily,
+        used: show_families(&folded.families),
+        from: from.clone(),
+        others,
+        clusters: claims.len(),
+    };
+    (!conflict.others.is_empty()).then_some(conflict)
+}
+
+/// Ports in their order.
+pub fn show_ports(ports: &[Port]) -> String {
+    ports
+        .iter()
+        .map(Port::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// Families in their order.
+pub fn show_families(families: &[IpFamily]) -> String {
+    families
+        .iter()
+        .map(|f| f.as_str())
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+/// Labels or annotations, sorted by key.
+pub(crate) fn show_labels(labels: &Labels) -> String {
+    let pairs: Vec<String> = labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    format!("{{{}}}", pairs.join(", "))
+}

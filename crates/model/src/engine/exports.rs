@@ -1,0 +1,205 @@
+//! The export side of the engine: judging ServiceExports and telling their users.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use mcs_api::condition::{ExportCondition, ExportReadyReason};
+
+use crate::compare::Part;
+use crate::engine::{Engine, Participation};
+use crate::export::{ExportInput, LocalExport, OwnService, Verdict, evaluate};
+use crate::fleet::ClusterService;
+use crate::io::{Action, Effect};
+use crate::merge::{Merged, merge};
+use crate::names::{ClusterName, ServiceKey};
+use crate::object::{Kind, Object, ObjectRef};
+use crate::status::{self, Publication};
+use crate::world::World;
+use crate::writes::Target;
+
+impl Engine {
+    /// Judges the ServiceExport of a service, if there is one.
+    pub(super) fn judge_export(&mut self, service: &ServiceKey, participation: &Participation) {
+        let export = self
+            .world
+            .exports
+            .get(service)
+            .filter(|export| !export.meta.terminating);
+        let Some(export) = export else {
+            self.own.remove(service);
+            return;
+        };
+        let object = self.world.services.get(service);
+        let none = BTreeMap::new();
+        let local = evaluate(ExportInput {
+            export,
+            namespace_problem: match participation {
+                Participation::NotGlobal(problem) => Some(problem),
+                Participation::Absent | Participation::Terminating | Participation::Global => None,
+            },
+            service: object.map(|object| &**object),
+            is_derived: object.is_some_and(|object| World::is_derived(object)),
+            slices: self.world.local_slices(service).unwrap_or(&none),
+        });
+        // What did not change keeps its place in memory, so that comparing it stays cheap.
+        if self.own.get(service).is_none_or(|old| **old != local) {
+            self.own.insert(service.clone(), Arc::new(local));
+        }
+    }
+
+    /// The service as this cluster exports it.
+    pub(super) fn own_service(&self, service: &ServiceKey) -> Option<&Arc<OwnService>> {
+        match &self.own.get(service)?.verdict {
+            Verdict::Exported(own) => Some(own),
+            Verdict::Invalid { .. } | Verdict::Refused { .. } => None,
+        }
+    }
+
+    /// What the clusters state about a service: the peers through the registry, this cluster
+    /// straight from its own objects.
+    pub(super) fn stated(
+        &self,
+        service: &ServiceKey,
+    ) -> BTreeMap<&ClusterName, &Arc<ClusterService>> {
+        let peers = self
+            .fleet
+            .get(service)
+            .into_iter()
+            .flat_map(|fleet| fleet.clusters());
+        let mut all: BTreeMap<_, _> = peers
+            .filter(|(cluster, _)| **cluster != self.config.cluster)
+            .collect();
+        if let Some(own) = self.own_service(service) {
+            all.insert(&self.config.cluster, &own.stated);
+        }
+        all
+    }
+
+    /// The merge of a service. Where the registry already says what this cluster does, the one
+    /// that is shared by all readers.
+    pub(super) fn merged(&self, service: &ServiceKey) -> Option<Arc<Merged>> {
+        let fleet = self.fleet.get(service);
+        let own = self.own_service(service).map(|own| &own.stated.export);
+        let echoed = fleet.and_then(|fleet| fleet.clusters().get(&self.config.cluster));
+        if own == echoed.map(|state| &state.export) {
+            return fleet?.merged().cloned();
+        }
+        let stated = self.stated(service);
+        merge(
+            stated
+                .into_iter()
+                .map(|(cluster, state)| (cluster, &*state.export)),
+        )
+        .map(Arc::new)
+    }
+
+    /// Writes the conditions of the ServiceExport.
+    pub(super) fn plan_export_status(
+        &mut self,
+        now: Timestamp,
+        service: &ServiceKey,
+        merged: Option<&Merged>,
+        actions: &mut Vec<Action>,
+    ) {
+        let (Some(export), Some(local)) = (self.world.exports.get(service), self.own.get(service))
+        else {
+            self.told.remove(service);
+            return;
+        };
+        let (export, local) = (Arc::clone(export), Arc::clone(local));
+        let publication = match &local.verdict {
+            Verdict::Exported(own) => self.publication(service, own),
+            Verdict::Invalid { .. } | Verdict::Refused { .. } => Publication::Pending,
+        };
+        let wanted = status::of_export(service, &local, &publication, merged);
+        let absent: &[&str] = match local.verdict {
+            Verdict::Invalid { .. } => &[ExportCondition::Conflict.as_str()],
+            Verdict::Refused { .. } | Verdict::Exported(_) => &[],
+        };
+        let generation = export.meta.generation;
+        let conditions = status::set(&export.conditions, &wanted, absent, generation, now);
+        let old = Object::ServiceExport(Arc::clone(&export));
+        let new = Object::ServiceExport(Arc::new(crate::object::ExportObject {
+            conditions,
+            ..(*export).clone()
+        }));
+        let reference = ObjectRef {
+            kind: Kind::ServiceExport,
+            key: service.clone(),
+        };
+        let target = Target::Object(reference, Part::Status);
+        if !self.writes.is_settled(&target, &new, &old) {
+            let is_first = self.writes.failure(&target).is_none();
+            let before = actions.len();
+            self.write(
+                now,
+                service,
+                Effect::UpdateStatus {
+                    old: old.clone(),
+                    new,
+                },
+                actions,
+            );
+            if is_first && actions.len() > before {
+                self.tell_export(&old, &export.conditions, &wanted, actions);
+            }
+        }
+        self.tell_notes(service, &old, &local, actions);
+    }
+
+    /// An Event for each condition that changed in a way that a user should hear of.
+    fn tell_export(
+        &mut self,
+        about: &Object,
+        present: &[crate::object::Condition],
+        wanted: &[status::Wanted],
+        actions: &mut Vec<Action>,
+    ) {
+        for condition in wanted.iter().filter(|condition| condition.is_news(present)) {
+            let had_conflict = || {
+                present.iter().any(|c| {
+                    c.kind.as_ref() == ExportCondition::Conflict.as_str()
+                        && c.status.as_ref() == "True"
+                })
+            };
+            let event = match (condition.kind, condition.status) {
+                ("Valid", false) => Some((true, "NotExported")),
+                ("Ready", true) => Some((false, "Exported")),
+                ("Ready", false) if *condition.reason == *ExportReadyReason::Failed.as_str() => {
+                    Some((true, "ExportFailed"))
+                }
+                ("Conflict", true) => Some((true, "Conflict")),
+                ("Conflict", false) if had_conflict() => Some((false, "ConflictResolved")),
+                _ => None,
+            };
+            if let Some((warning, reason)) = event {
+                let message = Arc::clone(&condition.message);
+                self.tell(about, warning, reason, message, actions);
+            }
+        }
+    }
+
+    /// An Event for each thing that was left out of an export, once.
+    fn tell_notes(
+        &mut self,
+        service: &ServiceKey,
+        about: &Object,
+        local: &LocalExport,
+        actions: &mut Vec<Action>,
+    ) {
+        if let Some(told) = self.told.get_mut(service) {
+            told.retain(|message| local.notes.iter().any(|(_, note)| note == message));
+        }
+        for (reason, message) in &local.notes {
+            if self
+                .told
+                .entry(service.clone())
+                .or_default()
+                .insert(message.clone())
+            {
+                self.tell(about, true, reason, message.as_str().into(), actions);
+            }
+        }
+    }
+}

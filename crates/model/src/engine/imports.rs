@@ -1,0 +1,628 @@
+//! The import side of the engine: the ServiceImport, the derived Service and the import's status.
+//! Slices are in the sister module.
+//!
+//! The order of a new import: the ServiceImport first, as the others name its UID as their
+//! owner; then Service and slices side by side; then the ServiceImport's `ips`; then its status.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use mcs_api::condition::ImportCondition;
+use mcs_api::well_known::LABEL_SERVICE_NAME;
+
+use crate::compare::Part;
+use crate::config::SliceMode;
+use crate::conflict::show_families;
+use crate::engine::{Engine, Participation};
+use crate::import::{self, DerivedInput};
+use crate::io::{Action, Effect};
+use crate::merge::Merged;
+use crate::names::{ObjectName, ServiceKey};
+use crate::object::{ImportObject, ImportStatus, Kind, Object, ObjectRef, ServiceObject};
+use crate::own::{LABEL_MANAGED_BY, MANAGED_BY};
+use crate::service::{ImportType, IpFamily};
+use crate::status::{self, ImportState};
+use crate::writes::Target;
+
+/// An import as it is wanted, with what the steps of its plan share.
+pub(super) struct Import {
+    pub(super) merged: Arc<Merged>,
+    /// Its families in this cluster.
+    pub(super) families: Vec<IpFamily>,
+    /// Whether this cluster can use any of them.
+    pub(super) usable: bool,
+    /// The name of its derived Service.
+    pub(super) derived: ObjectName,
+    /// Whether it is kept as it is, as some of its clusters are only not heard of.
+    pub(super) frozen: bool,
+}
+
+/// The Service under an import's derived name.
+enum Derived {
+    None,
+    Ours(Arc<ServiceObject>),
+    Foreign,
+}
+
+impl Engine {
+    /// Brings the import of a service in order.
+    pub(super) fn plan_import(
+        &mut self,
+        now: Timestamp,
+        service: &ServiceKey,
+        merged: Option<Arc<Merged>>,
+        participation: &Participation,
+        actions: &mut Vec<Action>,
+    ) {
+        let present = self.world.imports.get(service).cloned();
+        let takes_part = *participation == Participation::Global;
+        let frozen = present
+            .as_deref()
+            .filter(|_| takes_part)
+            .filter(|i| self.is_frozen(service, i));
+        if frozen.is_some() {
+            self.frozen.insert(service.clone());
+        } else {
+            self.frozen.remove(service);
+        }
+        let merged = match frozen {
+            Some(import) => self.frozen_merge(service, import),
+            None => merged.filter(|_| takes_part),
+        };
+        let Some(merged) = merged else {
+            if frozen.is_none() {
+                self.remove_import(now, service, present.as_ref(), actions);
+            }
+            return;
+        };
+        let families = self.families.as_deref().unwrap_or_default();
+        let (families, usable) = import::families(&merged, families);
+        let derived = match self.config.naming.name(service) {
+            Ok(derived) => derived,
+            Err(error) => {
+                return self.plan_unnameable(now, service, &merged, &error.to_string(), actions);
+            }
+        };
+        self.world.derives(service, &service.sibling(&derived));
+        let import = Import {
+            merged,
+            families,
+            usable,
+            derived,
+            frozen: frozen.is_some(),
+        };
+        self.plan_wanted(now, service, present, &import, actions);
+    }
+
+    /// Whether an import of ours names a cluster of which nothing is known, not even that it does
+    /// not export the service any more (DESIGN §2.2, "Absence is not withdrawal").
+    fn is_frozen(&self, service: &ServiceKey, import: &ImportObject) -> bool {
+        if !is_managed(import) {
+            return false;
+        }
+        let stated = self.stated(service);
+        let is_known = |cluster: &str| {
+            cluster == self.config.cluster.as_str()
+                || stated.keys().any(|known| known.as_str() == cluster)
+                || self
+                    .trusted
+                    .as_ref()
+                    .is_some_and(|trusted| trusted.contains(cluster))
+        };
+        // Before the registry was ever listed, an import without status may be anybody's.
+        let nothing_known = self.trusted.is_none() && stated.is_empty();
+        (nothing_known && import.status.clusters.is_empty())
+            || !import
+                .status
+                .clusters
+                .iter()
+                .all(|cluster| is_known(cluster))
+    }
+
+    /// The import of what is there, as it stands, and of the clusters whose records are there.
+    fn frozen_merge(&self, service: &ServiceKey, import: &ImportObject) -> Option<Arc<Merged>> {
+        let spec = import.spec.as_ref()?;
+        let stated = self.stated(service);
+        let claims = stated
+            .into_iter()
+            .map(|(cluster, state)| (cluster, &*state.export));
+        Some(Arc::new(crate::merge::onto(spec, claims)))
+    }
+
+    /// An import whose derived Service cannot have a name: it is there, and says so.
+    fn plan_unnameable(
+        &mut self,
+        now: Timestamp,
+        service: &ServiceKey,
+        merged: &Arc<Merged>,
+        problem: &str,
+        actions: &mut Vec<Action>,
+    ) {
+        self.delete_slices(now, service, actions);
+        let Some(present) = self.world.imports.get(service).cloned() else {
+            let usable = self.families.clone().unwrap_or_default();
+            let families = import::families(merged, &usable).0;
+            let derived = ObjectName::new("");
+            let import = Import {
+                merged: Arc::clone(merged),
+                families,
+                usable: false,
+                derived,
+                frozen: false,
+            };
+            self.create_import(now, service, &import, actions);
+            return;
+        };
+        let state = ImportState::Pending(problem.to_owned());
+        self.write_status(
+            now,
+            service,
+            &present,
+            &merged.parts.keys().cloned().collect::<Vec<_>>(),
+            false,
+            &state,
+            actions,
+        );
+    }
+
+    fn plan_wanted(
+        &mut self,
+        now: Timestamp,
+        service: &ServiceKey,
+        present: Option<Arc<ImportObject>>,
+        import: &Import,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(present) = present else {
+            self.create_import(now, service, import, actions);
+            return;
+        };
+        // Until it is gone nothing can be made in its place, and what it owns goes with it.
+        if present.meta.terminating {
+            return;
+        }
+        let derived_key = service.sibling(&import.derived);
+        self.remove_strays(now, service, Some(&import.derived), actions);
+        let derived = match self.world.services.get(&derived_key) {
+            None => Derived::None,
+            Some(object) if import::is_ours(object, &present) => Derived::Ours(Arc::clone(object)),
+            Some(_) => Derived::Foreign,
+        };
+        self.plan_derived(now, service, &present, import, &derived, actions);
+        let ours = match &derived {
+            Derived::Ours(object) if import.usable => Some(&**object),
+            Derived::None | Derived::Ours(_) | Derived::Foreign => None,
+        };
+        let wants_slices = import.usable
+            && !matches!(derived, Derived::Foreign)
+            && self.wants_slices(import.merged.kind);
+        if wants_slices {
+            self.plan_slices(now, service, &present, import, actions);
+        } else {
+            self.delete_slices(now, service, actions);
+        }
+        let is_settled =
+            import.frozen || self.plan_import_body(now, service, &present, import, ours, actions);
+        if is_settled {
+            self.plan_import_status(now, service, &present, import, &derived, actions);
+        }
+    }
+
+    fn wants_slices(&self, kind: ImportType) -> bool {
+        match self.config.slices {
+            SliceMode::All => true,
+            SliceMode::Headless => kind == ImportType::Headless,
+            SliceMode::None => false,
+        }
+    }
+
+    fn create_import(
+        &mut self,
+        now: Timestamp,
+        service: &ServiceKey,
+        import: &Import,
+        actions: &mut Vec<Action>,
+    ) {
+        let meta = import::import_meta(service, &import.merged, None, &import.derived, &[]);
+        let object = ImportObject {
+            meta,
+            spec: Some(import::spec(&import.merged, &import.families, None)),
+            status: ImportStatus::default(),
+        };
+        self.write(
+            now,
+            service,
+            Effect::Create(Object::ServiceImport(Arc::new(object))),
+            actions,
+        );
+    }
+
+    /// Makes spec and metadata of the ServiceImport what they should be; says whether they are.
+    fn plan_import_body(
+        &mut self,
+        now: Timestamp,
+        service: &ServiceKey,
+        present: &Arc<ImportObject>,
+        import: &Import,
+        derived: Option<&ServiceObject>,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        let derived = derived
+            .filter(|object| object.headless == (import.merged.kind == ImportType::Headless));
+        let remembered = import::remembered(present);
+        let addresses = addresses(derived, &remembered);
+        let meta = import::import_meta(
+            service,
+            &import.merged,
+            Some(present),
+            &import.derived,
+            &addresses,
+        );
+        let mut spec = import::spec(&import.merged, &import.families, derived);
+        // Until the derived Service is back, its addresses stay announced: they are asked for again.
+        if derived.is_none() && import.usable && import.merged.kind == ImportType::ClusterSetIp {
+            let old = present.spec.as_ref().filter(|old| old.kind == spec.kind);
+            spec.ips = old.map(|old| old.ips.clone()).unwrap_or_default();
+            spec.ips
+                .retain(|ip| import.families.contains(&IpFamily::of(*ip)));
+        }
+        let new = ImportObject {
+            meta,
+            spec: Some(spec),
+            status: present.status.clone(),
+        };
+        let (old, new) = (
+            Object::ServiceImport(Arc::clone(present)),
+            Object::ServiceImport(Arc::new(new)),
+        );
+        let target = Target::Object(old.reference(), Part::Body);
+        if self.writes.is_settled(&target, &new, &old) {
+            return true;
+        }
+        let before = actions.len();
+        self.write(
+            now,
+            service,
+            Effect::Update {
+                old: old.clone(),
+                new,
+            },
+            actions,
+        );
+        let lost: Vec<String> = remembered
+            .iter()
+            .filter(|ip| !addresses.contains(ip))
+            .map(IpAddr::to_string)
+            .collect();
+        if actions.len() > before && !lost.is_empty() {
+            let message = format!(
+                "the clusterset IP {} is taken by another Service; the import now has {}",
+                lost.join(", "),
+                addresses
+                    .iter()
+                    .map(IpAddr::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            );
+            self.tell(&old, true, "AddressChanged", message.into(), actions);
+        }
+        // What cannot be written now must not hide how the import is doing.
+        self.writes.is_contended(&target, now)
+    }
+
+    /// Makes the derived Service what it should be.
+    fn plan_derived(
+        &mut self,
+        now: Timestamp,
+        service: &ServiceKey,
+        present: &ImportObject,
+        import: &Import,
+        derived: &Derived,
+        actions: &mut Vec<Action>,
+    ) {
+        if import.frozen && !matches!(derived, Derived::None) {
+            return;
+        }
+        let usable: Vec<IpFamily> = if import.usable {
+            import.families.clone()
+        } else {
+            Vec::new()
+        };
+        let input = DerivedInput {
+            import: present,
+            merged: &import.merged,
+            families: &usable,
+            name: &import.derived,
+            known_distributions: &self.config.known_distributions,
+        };
+        match derived {
+            Derived::Foreign => {}
+            Derived::None if usable.is_empty() => {}
+            Derived::None => {
+                let mut object = import::derived(&input, None);
+                if self.any_address.contains(service) {
+                    object.cluster_ips.clear();
+                }
+                self.write(
+                    now,
+                    service,
+                    Effect::Create(Object::Service(Arc::new(object))),
+                    actions,
+                );
+            }
+            Derived::Ours(object) if object.meta.terminating => {}
+            Derived::Ours(object) => {
+                self.any_address.remove(service);
+                let old = Object::Service(Arc::clone(object));
+                let is_headless = import.merged.kind == ImportType::Headless;
+                // A Service cannot get or lose its address while it lives.
+                if usable.is_empty() || object.headless != is_headless {
+                    self.write(now, service, Effect::Delete(old), actions);
+                    return;
+                }
+                let new = Object::Service(Arc::new(import::derived(&input, Some(object))));
+                let target = Target::Object(old.reference(), Part::Body);
+                if !self.writes.is_settled(&target, &new, &old) {
+                    self.write(now, service, Effect::Update { old, new }, actions);
+                }
+            }
+        }
+    }
+
+    /// Deletes Services that carry our marks for this import but are not its derived one, such as
+    /// those of another naming.
+    fn remove_strays(
+        &mut self,
+        now: Timestamp,
+        service: &ServiceKey,
+        wanted: Option<&ObjectName>,
+        actions: &mut Vec<Action>,
+    ) {
+        let strays: Vec<Arc<ServiceObject>> = self
+            .world
+            .marked(service)
+            .filter(|name| Some(*name) != wanted)
+            .filter_map(|name| self.world.services.get(&service.sibling(name)))
+            .filter(|object| !object.meta.terminating)
+            .map(Arc::clone)
+            .collect();
+        for object in strays {
+            self.write(
+                now,
+                service,
+                Effect::Delete(Object::Service(object)),
+                actions,
+            );
+        }
+    }
+
+    /// Removes everything of ours that an import brought.
+    fn remove_import(
+        &mut self,
+        now: Timestamp,
+        service: &ServiceKey,
+        present: Option<&Arc<ImportObject>>,
+        actions: &mut Vec<Action>,
+    ) {
+        self.delete_slices(now, service, actions);
+        self.remove_strays(now, service, None, actions);
+        if let Some(import) =
+            present.filter(|import| is_managed(import) && !import.meta.terminating)
+        {
+            // A derived Service that was adopted by its owner has no mark yet.
+            let derived = self.config.naming.name(service).ok();
+            let owned = derived
+                .and_then(|derived| self.world.services.get(&service.sibling(&derived)))
+                .filter(|object| import::is_ours(object, import) && !object.meta.terminating)
+                .filter(|object| object.meta.label(LABEL_SERVICE_NAME).is_none())
+                .map(Arc::clone);
+            if let Some(object) = owned {
+                self.write(
+                    now,
+                    service,
+                    Effect::Delete(Object::Service(object)),
+                    actions,
+                );
+            }
+            let object = Object::ServiceImport(Arc::clone(import));
+            self.write(now, service, Effect::Delete(object), actions);
+        }
+    }
+
+    fn plan_import_status(
+        &mut self,
+        now: Timestamp,
+        service: &ServiceKey,
+        present: &Arc<ImportObject>,
+        import: &Import,
+        derived: &Derived,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(state) = self.import_state(now, service, present, import, derived) else {
+            return;
+        };
+        let mut clusters: Vec<_> = import
+            .merged
+            .parts
+            .iter()
+            .filter(|(_, part)| part.endpoints_used)
+            .map(|(cluster, _)| cluster.clone())
+            .collect();
+        if import.frozen {
+            // A cluster that is only not heard of stays named, so that a restart knows of it.
+            let unheard = present.status.clusters.iter();
+            let unheard = unheard.filter_map(|c| crate::names::ClusterName::try_new(c).ok());
+            let known = |c: &crate::names::ClusterName| {
+                import.merged.parts.contains_key(c)
+                    || self.trusted.as_ref().is_some_and(|t| t.contains(c))
+                    || *c == self.config.cluster
+            };
+            clusters.extend(unheard.filter(|c| !known(c)).collect::<Vec<_>>());
+            clusters.sort();
+            clusters.dedup();
+        }
+        let slices = self.wants_slices(import.merged.kind);
+        self.write_status(now, service, present, &clusters, slices, &state, actions);
+    }
+
+    /// How an import is doing; `None` while that is about to be seen.
+    fn import_state(
+        &self,
+        now: Timestamp,
+        service: &ServiceKey,
+        present: &ImportObject,
+        import: &Import,
+        derived: &Derived,
+    ) -> Option<ImportState> {
+        let name = service.sibling(&import.derived);
+        let target = Target::Object(
+            ObjectRef {
+                kind: Kind::Service,
+                key: name.clone(),
+            },
+            Part::Body,
+        );
+        let own_target = Target::Object(
+            ObjectRef {
+                kind: Kind::ServiceImport,
+                key: service.clone(),
+            },
+            Part::Body,
+        );
+        if !import.usable {
+            let own = self.families.as_deref().unwrap_or_default();
+            return Some(ImportState::NoUsableFamily(format!(
+                "the service has {}, this cluster's network has {}",
+                show_families(&import.families),
+                show_families(own)
+            )));
+        }
+        for (target, what) in [
+            (&target, format!("Service {name}")),
+            (&own_target, format!("ServiceImport {service}")),
+        ] {
+            if self.writes.is_contended(target, now) {
+                return Some(ImportState::Pending(format!(
+                    "Contended: another manager keeps changing {what} back; it is left alone for \
+                     ten minutes. Find out who writes it (metadata.managedFields) and stop that"
+                )));
+            }
+        }
+        match derived {
+            Derived::Foreign => Some(ImportState::Pending(format!(
+                "Service {name} is in the way: it was not made for this import. Delete or rename \
+                 it, and the clusterset IP will be made"
+            ))),
+            Derived::Ours(_) | Derived::None if import.merged.kind == ImportType::Headless => {
+                Some(ImportState::Ready)
+            }
+            Derived::Ours(_)
+                if present
+                    .spec
+                    .as_ref()
+                    .is_some_and(|spec| !spec.ips.is_empty()) =>
+            {
+                Some(ImportState::Ready)
+            }
+            Derived::Ours(_) | Derived::None => {
+                // The usual case is that the Service appears in a moment.
+                let failure = self.writes.failure(&target)?;
+                Some(ImportState::Pending(format!(
+                    "Service {name} could not be made, it is tried again: {}",
+                    failure.message
+                )))
+            }
+        }
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of a status, each of its own kind"
+    )]
+    fn write_status(
+        &mut self,
+        now: Timestamp,
+        service: &ServiceKey,
+        present: &Arc<ImportObject>,
+        clusters: &[crate::names::ClusterName],
+        slices: bool,
+        state: &ImportState,
+        actions: &mut Vec<Action>,
+    ) {
+        let wanted = status::of_import(state);
+        let generation = present.meta.generation;
+        let old_conditions = &present.status.conditions;
+        let conditions = status::set(
+            old_conditions,
+            std::slice::from_ref(&wanted),
+            &[],
+            generation,
+            now,
+        );
+        let new = ImportObject {
+            status: ImportStatus {
+                clusters: clusters
+                    .iter()
+                    .map(|cluster| cluster.as_str().into())
+                    .collect(),
+                slices_present: Some(slices),
+                conditions,
+            },
+            ..(**present).clone()
+        };
+        let old = Object::ServiceImport(Arc::clone(present));
+        let new = Object::ServiceImport(Arc::new(new));
+        let target = Target::Object(old.reference(), Part::Status);
+        if self.writes.is_settled(&target, &new, &old) {
+            return;
+        }
+        let is_first = self.writes.failure(&target).is_none();
+        let before = actions.len();
+        self.write(
+            now,
+            service,
+            Effect::UpdateStatus {
+                old: old.clone(),
+                new,
+            },
+            actions,
+        );
+        if is_first && actions.len() > before && wanted.is_news(old_conditions) {
+            debug_assert_eq!(wanted.kind, ImportCondition::Ready.as_str());
+            let reason = if wanted.status {
+                "Imported"
+            } else {
+                "NotReady"
+            };
+            self.tell(
+                &old,
+                !wanted.status,
+                reason,
+                Arc::clone(&wanted.message),
+                actions,
+            );
+        }
+    }
+}
+
+/// Whether an import is ours: made or adopted by us.
+fn is_managed(import: &ImportObject) -> bool {
+    import.meta.label(LABEL_MANAGED_BY) == Some(MANAGED_BY)
+}
+
+/// The addresses to remember: those that the derived Service has, and for families in which it
+/// has none the last ones.
+fn addresses(derived: Option<&ServiceObject>, remembered: &[IpAddr]) -> Vec<IpAddr> {
+    let mut addresses: Vec<IpAddr> = derived.map(|d| d.cluster_ips.clone()).unwrap_or_default();
+    for old in remembered {
+        if !addresses
+            .iter()
+            .any(|ip| IpFamily::of(*ip) == IpFamily::of(*old))
+        {
+            addresses.push(*old);
+        }
+    }
+    addresses.sort();
+    addresses
+}

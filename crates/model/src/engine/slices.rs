@@ -1,0 +1,261 @@
+//! The EndpointSlices of an import: what they should hold, packed into what is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::compare::Part;
+use crate::engine::Engine;
+use crate::engine::imports::Import;
+use crate::import::{SliceIdentity, slice_meta};
+use crate::io::{Action, Effect};
+use crate::mirror::{Contributor, mirrored};
+use crate::names::{ClusterName, ObjectName, ServiceKey};
+use crate::object::{AddressType, ImportObject, Kind, Object, SliceObject};
+use crate::packing::{Packed, pack};
+use crate::service::{ImportType, IpFamily};
+use crate::world::{parse_slice_name, slice_name};
+use crate::writes::Target;
+
+/// Our slices of one import, by source cluster and family.
+type Present = BTreeMap<(ClusterName, IpFamily), Vec<PresentSlice>>;
+
+/// A slice as it is, or as it will be once the write that is under way is done.
+struct PresentSlice {
+    coming: Arc<SliceObject>,
+    /// As it was observed; `None` while it is being created.
+    observed: Option<Arc<SliceObject>>,
+}
+
+impl Engine {
+    /// Makes the slices of an import what they should be.
+    pub(super) fn plan_slices(
+        &mut self,
+        now: Timestamp,
+        service: &ServiceKey,
+        present: &ImportObject,
+        import: &Import,
+        actions: &mut Vec<Action>,
+    ) {
+        let stated = self.stated(service);
+        let own = self.own_service(service);
+        let contributors: Vec<Contributor<'_>> = stated
+            .iter()
+            .map(|(cluster, state)| Contributor {
+                cluster,
+                service: state,
+                details: own
+                    .filter(|_| **cluster == self.config.cluster)
+                    .map(|own| own.details.as_slice()),
+            })
+            .collect();
+        let mut wanted = mirrored(&import.merged, &contributors, &import.families);
+        let unheard = |cluster: &ClusterName| {
+            import.frozen
+                && !stated.contains_key(cluster)
+                && *cluster != self.config.cluster
+                && !self
+                    .trusted
+                    .as_ref()
+                    .is_some_and(|trusted| trusted.contains(cluster))
+        };
+        let (mut slices, strays) = self.present_slices(service, &import.derived);
+        // Nothing is known of these clusters, so nothing of theirs is changed.
+        slices.retain(|(cluster, _), _| !unheard(cluster));
+
+        for slice in strays {
+            self.write(
+                now,
+                service,
+                Effect::Delete(Object::EndpointSlice(slice)),
+                actions,
+            );
+        }
+        let keys: BTreeSet<_> = wanted.keys().chain(slices.keys()).cloned().collect();
+        for key in keys {
+            let endpoints = wanted.remove(&key).unwrap_or_default();
+            let there = slices.remove(&key).unwrap_or_default();
+            let view: Vec<_> = there
+                .iter()
+                .enumerate()
+                .map(|(i, s)| (i, Arc::clone(&s.coming.ports), &*s.coming.endpoints))
+                .collect();
+            let packed = pack(&view, endpoints);
+            self.write_slices(
+                now,
+                service,
+                present,
+                import,
+                (&key.0, key.1),
+                &there,
+                packed,
+                actions,
+            );
+        }
+    }
+
+    /// Our slices of an import, and those that nothing tells which cluster they are of.
+    fn present_slices(
+        &self,
+        service: &ServiceKey,
+        derived: &ObjectName,
+    ) -> (Present, Vec<Arc<SliceObject>>) {
+        let mut slices = Present::new();
+        let mut strays = Vec::new();
+        let observed = self.world.mirrored(service).into_iter().flatten();
+        for (name, slice) in observed.filter(|(_, slice)| !slice.meta.terminating) {
+            let place = parse_slice_name(name.as_str(), derived.as_str())
+                .filter(|(_, family)| slice.address_type == AddressType::Ip(*family));
+            let Some(place) = place else {
+                strays.push(Arc::clone(slice));
+                continue;
+            };
+            let coming = match self.on_object(Kind::EndpointSlice, &service.sibling(name)) {
+                Some(Effect::Delete(_)) => continue,
+                Some(Effect::Update {
+                    new: Object::EndpointSlice(new),
+                    ..
+                }) => Arc::clone(new),
+                _ => Arc::clone(slice),
+            };
+            slices.entry(place).or_default().push(PresentSlice {
+                coming,
+                observed: Some(Arc::clone(slice)),
+            });
+        }
+        for slice in self.writes.slices_being_created(service) {
+            let name = &slice.meta.key.name;
+            let is_observed = self
+                .world
+                .mirrored(service)
+                .is_some_and(|slices| slices.contains_key(name));
+            if let Some(place) = parse_slice_name(name.as_str(), derived.as_str())
+                && !is_observed
+            {
+                let coming = Arc::clone(slice);
+                slices.entry(place).or_default().push(PresentSlice {
+                    name,
+                    coming,
+                    observed: None,
+                });
+            }
+        }
+        (slices, strays)
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one call, to keep the packing loop readable"
+    )]
+    fn write_slices(
+        &mut self,
+        now: Timestamp,
+        service: &ServiceKey,
+        present: &ImportObject,
+        import: &Import,
+        (cluster, family): (&ClusterName, IpFamily),
+        there: &[PresentSlice],
+        packed: Vec<Packed<usize>>,
+        actions: &mut Vec<Action>,
+    ) {
+        let headless = import.merged.kind == ImportType::Headless;
+        let mut number = 0;
+        let mut kept = BTreeSet::new();
+        for Packed {
+            name,
+            ports,
+            endpoints,
+        } in packed
+        {
+            let place = name.map(|index| &there[index]);
+            kept.extend(name);
+            let identity = match place {
+                Some(PresentSlice {
+                    observed: Some(observed),
+                    ..
+                }) => SliceIdentity::Present(observed),
+                // It is being created: the answer plans it again.
+                Some(PresentSlice { observed: None, .. }) => continue,
+                None => {
+                    let name =
+                        self.free_name(service, &import.derived, cluster, family, &mut number);
+                    SliceIdentity::New(name)
+                }
+            };
+            let meta = slice_meta(present, &import.derived, cluster, headless, identity);
+            let new = Object::EndpointSlice(Arc::new(SliceObject {
+                meta,
+                address_type: AddressType::Ip(family),
+                ports,
+                endpoints: endpoints.into(),
+            }));
+            match place.and_then(|place| place.observed.clone()) {
+                None => self.write(now, service, Effect::Create(new), actions),
+                Some(observed) => {
+                    let old = Object::EndpointSlice(observed);
+                    let target = Target::Object(old.reference(), Part::Body);
+                    if !self.writes.is_settled(&target, &new, &old) {
+                        self.write(now, service, Effect::Update { old, new }, actions);
+                    }
+                }
+            }
+        }
+        for (_, slice) in there
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !kept.contains(index))
+        {
+            if let Some(observed) = &slice.observed {
+                let effect = Effect::Delete(Object::EndpointSlice(Arc::clone(observed)));
+                self.write(now, service, effect, actions);
+            }
+        }
+    }
+
+    /// A name that no slice has, by the lowest number.
+    fn free_name(
+        &self,
+        service: &ServiceKey,
+        derived: &ObjectName,
+        cluster: &ClusterName,
+        family: IpFamily,
+        number: &mut usize,
+    ) -> ObjectName {
+        loop {
+            let name = slice_name(derived, cluster, family, *number);
+            *number += 1;
+            let key = service.sibling(&name);
+            let is_taken =
+                self.world.has_slice(&key) || self.on_object(Kind::EndpointSlice, &key).is_some();
+            if !is_taken {
+                return name;
+            }
+        }
+    }
+
+    /// Deletes all our slices of an import.
+    pub(super) fn delete_slices(
+        &mut self,
+        now: Timestamp,
+        service: &ServiceKey,
+        actions: &mut Vec<Action>,
+    ) {
+        let slices: Vec<Arc<SliceObject>> = self
+            .world
+            .mirrored(service)
+            .into_iter()
+            .flat_map(BTreeMap::values)
+            .filter(|slice| !slice.meta.terminating)
+            .map(Arc::clone)
+            .collect();
+        for slice in slices {
+            self.write(
+                now,
+                service,
+                Effect::Delete(Object::EndpointSlice(slice)),
+                actions,
+            );
+        }
+    }
+}
