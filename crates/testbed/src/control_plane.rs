@@ -8,7 +8,7 @@ use crate::{
     addresses::services,
     image::ImageFile,
     kubeconfig::Access,
-    part::Launch,
+    record::Launch,
     spec::{ClusterSpec, Family},
     state::State,
 };

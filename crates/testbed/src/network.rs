@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 use crate::{
     addresses::{NodeNumber, Slot},
-    command, part,
+    command, record,
     spec::Family,
 };
 
@@ -74,7 +74,7 @@ pub(crate) fn plug(
     }
     let batch = inside.join("\n") + "\n";
     let ip = command::find("ip").context("ip is missing: apt-get install iproute2")?;
-    command::output_with_input(part::enter(pid).arg(ip).args(["-batch", "-"]), &batch)?;
+    command::output_with_input(record::enter(pid).arg(ip).args(["-batch", "-"]), &batch)?;
     Ok(())
 }
 

@@ -15,7 +15,8 @@ use crate::{
     control_plane::Place,
     image::ImageFile,
     network, node_config,
-    part::{self, Launch, Part, Place as PartPlace},
+    part::Part,
+    record::{self, Launch, Place as PartPlace},
 };
 
 /// Until containerd answers, on a busy machine.
@@ -293,7 +294,7 @@ impl Node {
     /// # Errors
     /// When the node is not running, or the command fails.
     pub fn run(&self, args: &[&str]) -> Result<String> {
-        command::output(part::enter(self.pid()?).args(args))
+        command::output(record::enter(self.pid()?).args(args))
     }
 
     /// A command that runs its further arguments on the node: for long ones.
@@ -301,7 +302,7 @@ impl Node {
     /// # Errors
     /// When the node is not running.
     pub fn command(&self) -> Result<Command> {
-        Ok(part::enter(self.pid()?))
+        Ok(record::enter(self.pid()?))
     }
 
     /// Makes an image known to containerd.
@@ -337,7 +338,7 @@ impl Node {
 }
 
 fn ctr(pid: i32) -> Command {
-    let mut command = part::enter(pid);
+    let mut command = record::enter(pid);
     command.args(["ctr", "--namespace", "k8s.io"]);
     command
 }

@@ -1,7 +1,6 @@
 //! A part of a testbed: one process that can be killed, paused, cut off and restarted.
 //!
-//! What was started is recorded in the state folder (`parts/NAME.json`), with all that is needed
-//! to stop it or start it again from another process.
+//! What was started is recorded in the state folder, so that another process can do so as well.
 
 use std::{
     fs::{self, File},
@@ -14,62 +13,16 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use parking_lot::Mutex;
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::{self, wait_for},
     command, netcut,
-    process::{ProcessId, last_lines, wait_gone},
+    process::{ProcessId, last_lines},
+    record::{KILL_TIMEOUT, Launch, Place, Record, enter},
 };
 
-/// A process that got SIGKILL is gone within this, also when the disk is slow.
-const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Until a helper has made the process that it is to run in other name spaces.
 const FORK_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Where the process runs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Place {
-    /// On the machine itself.
-    Machine,
-    /// It makes name spaces of its own (by `unshare`, whose child it is): a node.
-    NewNode,
-    /// In the name spaces of the node that is recorded under this name.
-    Node(String),
-}
-
-/// How to start a part.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Launch {
-    pub(crate) name: String,
-    pub(crate) program: PathBuf,
-    pub(crate) args: Vec<String>,
-    pub(crate) place: Place,
-    /// Group id of the process: firewall rules know its packets by it.
-    pub(crate) gid: Option<u32>,
-    /// TCP ports that it listens on.
-    pub(crate) ports: Vec<u16>,
-    /// Firewall table of [`Part::cut`].
-    pub(crate) table: String,
-}
-
-impl Launch {
-    /// With further arguments.
-    pub(crate) fn with(mut self, args: impl IntoIterator<Item = String>) -> Self {
-        self.args.extend(args);
-        self
-    }
-}
-
-/// What is known of a started part.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Record {
-    pub(crate) launch: Launch,
-    /// The process itself.
-    main: ProcessId,
-    /// The process that it was started through, if there is one beside it.
-    helper: Option<ProcessId>,
-}
 
 /// One process of a testbed.
 #[derive(Debug)]
@@ -326,22 +279,6 @@ impl Part {
     }
 }
 
-/// A command that runs its further arguments in the name spaces of process `pid`.
-pub(crate) fn enter(pid: i32) -> Command {
-    let nsenter = command::find("nsenter").unwrap_or_else(|| "nsenter".into());
-    let mut command = Command::new(nsenter);
-    command.args([
-        "--net",
-        "--mount",
-        "--pid",
-        "--wd=/",
-        "--target",
-        &pid.to_string(),
-        "--",
-    ]);
-    command
-}
-
 impl Running {
     /// Takes note of the end of a child, so that it is no zombie.
     fn reap(&mut self) {
@@ -358,72 +295,5 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.reap();
-    }
-}
-
-impl Record {
-    /// All parts recorded in a state folder.
-    pub(crate) fn read_all(state: &Path) -> Result<Vec<Self>> {
-        let Ok(entries) = fs::read_dir(state.join("parts")) else {
-            return Ok(Vec::new());
-        };
-        let mut records = Vec::new();
-        for entry in entries {
-            let path = entry?.path();
-            if path
-                .extension()
-                .is_some_and(|extension| extension == "json")
-            {
-                records.push(Self::read_file(&path)?);
-            }
-        }
-        records.sort_by(|a, b| a.launch.name.cmp(&b.launch.name));
-        Ok(records)
-    }
-
-    /// The id of the process itself, while it runs.
-    pub(crate) fn pid(&self) -> Option<u32> {
-        self.main.is_alive().then(|| self.main.pid.unsigned_abs())
-    }
-
-    /// Kills all these processes at once and waits until they are gone.
-    pub(crate) fn kill_all(records: &[Self]) -> Result<()> {
-        for record in records {
-            record.signal(Signal::KILL)?;
-        }
-        let processes: Vec<_> = records
-            .iter()
-            .flat_map(|record| [Some(record.main), record.helper])
-            .flatten()
-            .collect();
-        wait_gone(&processes, KILL_TIMEOUT)
-    }
-
-    /// A helper that waits for a stopped child stops itself, so it gets STOP and CONT as well;
-    /// it ends by itself when the child does.
-    fn signal(&self, signal: Signal) -> Result<()> {
-        self.main.signal(signal)?;
-        match self.helper {
-            Some(helper) if signal != Signal::TERM => helper.signal(signal),
-            _ => Ok(()),
-        }
-    }
-
-    fn read(state: &Path, name: &str) -> Result<Self> {
-        Self::read_file(&state.join(format!("parts/{name}.json")))
-    }
-
-    fn read_file(path: &Path) -> Result<Self> {
-        let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        serde_json::from_slice(&text).with_context(|| format!("in {}", path.display()))
-    }
-
-    fn write(&self, state: &Path) -> Result<()> {
-        // Renamed into place: a reader never sees half a record.
-        let path = state.join(format!("parts/{}.json", self.launch.name));
-        let partial = path.with_extension("partial");
-        fs::write(&partial, serde_json::to_vec_pretty(self)?)
-            .and_then(|()| fs::rename(&partial, &path))
-            .with_context(|| format!("cannot write {}", path.display()))
     }
 }

@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     addresses::{PORTS_PER_SLOT, SLOTS, Slot},
     cgroups, netcut, network,
-    part::{Launch, Place, Record},
     process::ProcessId,
     programs,
+    record::{Launch, Place, Record},
     spec::Spec,
 };
 

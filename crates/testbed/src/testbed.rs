@@ -18,12 +18,13 @@ use crate::{
     control_plane::{self, Place},
     etcd::Etcd,
     gobuild::Builder,
-    image::{ImageFile, ImageSpec},
+    image::ImageSpec,
     kubeconfig::{Access, kubeconfig},
     network,
-    part::Record,
+    prepare::Programs,
     programs,
     progress::Progress,
+    record::Record,
     spec::Spec,
     state::{Registry, State},
 };
@@ -60,15 +61,6 @@ pub struct PartSummary {
     pub name: String,
     /// Its process, while it runs.
     pub pid: Option<u32>,
-}
-
-/// The programs of a testbed.
-struct Programs {
-    etcd: PathBuf,
-    /// Kubernetes and kubelet of each cluster.
-    kubernetes: Vec<(PathBuf, PathBuf)>,
-    coredns: PathBuf,
-    images: Vec<ImageFile>,
 }
 
 impl Testbed {
@@ -290,43 +282,6 @@ impl Drop for Testbed {
             self.progress
                 .say(format!("cannot clean up {}: {error:#}", self.state.id));
         }
-    }
-}
-
-impl Programs {
-    fn prepare(spec: &Spec, cache: &Cache, progress: &Progress) -> Result<Self> {
-        let builder = Builder::new(cache.clone(), progress.clone());
-        if !spec.clusters.is_empty() {
-            programs::ensure(programs::FOR_CLUSTERS, cache, progress)?;
-        }
-        let images = if spec.has_nodes() {
-            programs::ensure(programs::FOR_NODES, cache, progress)?;
-            vec![
-                ImageSpec::pause().pack(cache, progress)?,
-                ImageSpec::test()?.pack(cache, progress)?,
-            ]
-        } else {
-            Vec::new()
-        };
-        let kubernetes = spec.clusters.iter().map(|cluster| {
-            let programs = builder.kubernetes(cluster.kubernetes)?;
-            let kubelet = if cluster.nodes > 0 {
-                builder.kubernetes(cluster.kubernetes.kubelet())?
-            } else {
-                programs.clone()
-            };
-            Ok((programs, kubelet))
-        });
-        Ok(Self {
-            etcd: builder.etcd()?,
-            kubernetes: kubernetes.collect::<Result<_>>()?,
-            coredns: if spec.clusters.iter().any(|cluster| cluster.dns) {
-                builder.coredns()?
-            } else {
-                PathBuf::new()
-            },
-            images,
-        })
     }
 }
 
