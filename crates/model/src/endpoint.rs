@@ -127,13 +127,18 @@ pub fn add_entry(entries: &mut Vec<Entry>, new: Entry) {
     match entries.iter_mut().find(same) {
         Some(old) => {
             old.conditions = old.conditions.join(new.conditions);
-            // Of two zones the first in order counts, so that the order of slices does not.
-            old.zone = match (old.zone.take(), new.zone) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
+            old.zone = join_zones(old.zone.take(), new.zone);
         }
         None => entries.push(new),
+    }
+}
+
+/// The zone of an endpoint of which two are stated: the first in order, so that the order in
+/// which they are read does not count.
+pub(crate) fn join_zones(a: Option<Arc<str>>, b: Option<Arc<str>>) -> Option<Arc<str>> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::compare::Part;
 use crate::config::Config;
 use crate::export::LocalExport;
 use crate::fleet::FleetService;
@@ -71,6 +72,13 @@ pub struct Engine {
     /// What the user of a ServiceExport was told beside its conditions.
     told: HashMap<ServiceKey, BTreeSet<String>>,
     planned_total: u64,
+}
+
+/// The planning of one service: when, which, and what comes of it.
+struct Step<'a> {
+    now: Timestamp,
+    service: &'a ServiceKey,
+    actions: &'a mut Vec<Action>,
 }
 
 /// Whether a namespace takes part.
@@ -226,10 +234,15 @@ impl Engine {
             return;
         }
         self.judge_export(service, &participation);
-        self.plan_publication(now, service, actions);
+        let step = &mut Step {
+            now,
+            service,
+            actions,
+        };
+        self.plan_publication(step);
         let merged = self.merged(service);
-        self.plan_export_status(now, service, merged.as_deref(), actions);
-        self.plan_import(now, service, merged, &participation, actions);
+        self.plan_export_status(step, merged.as_deref());
+        self.plan_import(step, merged, &participation);
         self.forget_if_gone(service);
     }
 
@@ -359,14 +372,8 @@ impl Engine {
 
     /// Makes a write of an object, unless one is under way, waits for its retry, or the object is
     /// contended.
-    fn write(
-        &mut self,
-        now: Timestamp,
-        service: &ServiceKey,
-        effect: Effect,
-        actions: &mut Vec<Action>,
-    ) {
-        use crate::compare::Part;
+    fn write(&mut self, step: &mut Step<'_>, effect: Effect) {
+        let (now, service) = (step.now, step.service);
         let (part, object) = match &effect {
             Effect::Create(object)
             | Effect::Update { new: object, .. }
@@ -386,17 +393,17 @@ impl Engine {
         let id = self
             .writes
             .begin(target, effect.clone(), Some(service.clone()));
-        actions.push(Action { id, effect });
+        step.actions.push(Action { id, effect });
     }
 
     /// Tells the user of an object something.
     fn tell(
         &mut self,
+        step: &mut Step<'_>,
         about: &Object,
         warning: bool,
         reason: &'static str,
         message: Arc<str>,
-        actions: &mut Vec<Action>,
     ) {
         let Some(meta) = about.meta() else { return };
         let event = Event {
@@ -407,7 +414,7 @@ impl Engine {
             message,
         };
         let id = self.writes.next_id();
-        actions.push(Action {
+        step.actions.push(Action {
             id,
             effect: Effect::Event(event),
         });

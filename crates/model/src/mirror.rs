@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::endpoint::{Conditions, EndpointPort};
+use crate::endpoint::{Conditions, EndpointPort, join_zones};
 use crate::export::Detail;
 use crate::fleet::ClusterService;
 use crate::merge::{Merged, Part};
@@ -106,19 +106,13 @@ fn served<'a>(merged: &Merged, part: &Part, contributor: &Contributor<'a>) -> Ve
             endpoint.hostname.clone(),
             Arc::clone(ports),
         );
-        match place.get(&key) {
-            Some(&at) => {
-                let first = &mut all[at].endpoint;
-                first.conditions = first.conditions.join(endpoint.conditions);
-                first.zone = match (first.zone.take(), served.endpoint.zone) {
-                    (Some(a), Some(b)) => Some(a.min(b)),
-                    (a, b) => a.or(b),
-                };
-            }
-            None => {
-                place.insert(key, all.len());
-                all.push(served);
-            }
+        if let Some(&at) = place.get(&key) {
+            let first: &mut SliceEndpoint = &mut all[at].endpoint;
+            first.conditions = first.conditions.join(endpoint.conditions);
+            first.zone = join_zones(first.zone.take(), served.endpoint.zone);
+        } else {
+            place.insert(key, all.len());
+            all.push(served);
         }
     }
     all
@@ -194,7 +188,7 @@ fn port_numbers(ports: &Ports) -> impl Iterator<Item = Option<(Protocol, u16)>> 
 
 /// Gives every ready endpoint hints: kube-proxy ignores all of them if one has none.
 fn add_hints(all: &mut [Served<'_>], same_node: bool) {
-    let mut known: HashMap<(Arc<str>, Option<Arc<str>>), Arc<Hints>> = HashMap::new();
+    let mut known: HashMap<(Arc<str>, Option<Arc<str>>), _> = HashMap::new();
     for Served { endpoint, .. } in all.iter_mut().filter(|s| s.endpoint.conditions.ready) {
         let zone = endpoint.zone.clone().unwrap_or_else(|| NO_ZONE.into());
         let node = same_node.then(|| endpoint.node.clone().unwrap_or_else(|| NO_NODE.into()));

@@ -35,6 +35,9 @@ pub struct Packed<N> {
     pub endpoints: Vec<SliceEndpoint>,
 }
 
+/// A present slice: what tells it, its ports and its endpoints.
+pub type Present<'a, N> = (N, Ports, &'a [SliceEndpoint]);
+
 /// What makes an endpoint the same one over time.
 type Identity<'a> = (IpAddr, Option<&'a str>);
 
@@ -60,7 +63,7 @@ impl<N> Bin<N> {
 /// result is not needed any more. No two wanted endpoints of one port set may share address and
 /// host name.
 pub fn pack<N: Clone>(
-    present: &[(N, Ports, &[SliceEndpoint])],
+    present: &[Present<'_, N>],
     wanted: Vec<(Ports, SliceEndpoint)>,
 ) -> Vec<Packed<N>> {
     let mut groups: BTreeMap<Ports, Vec<SliceEndpoint>> = BTreeMap::new();
@@ -89,7 +92,7 @@ pub fn pack<N: Clone>(
 /// A group of a new port set takes over a slice whose ports nobody wants any more: one write
 /// instead of two.
 fn assign<N>(
-    present: &[(N, Ports, &[SliceEndpoint])],
+    present: &[Present<'_, N>],
     groups: &BTreeMap<Ports, Vec<SliceEndpoint>>,
 ) -> Vec<Vec<(usize, bool)>> {
     let mut homes: Vec<Vec<(usize, bool)>> = vec![Vec::new(); groups.len()];
@@ -130,7 +133,7 @@ fn assign<N>(
 
 /// Packs the endpoints of one port set.
 fn pack_group<N: Clone>(
-    homes: &[(&(N, Ports, &[SliceEndpoint]), bool)],
+    homes: &[(&Present<'_, N>, bool)],
     endpoints: Vec<SliceEndpoint>,
 ) -> Vec<Bin<N>> {
     let mut waiting: Vec<Option<SliceEndpoint>> = endpoints.into_iter().map(Some).collect();
@@ -145,7 +148,7 @@ fn pack_group<N: Clone>(
 
 /// Puts every endpoint that has a slice back into it, in the order it had there.
 fn keep<N: Clone>(
-    homes: &[(&(N, Ports, &[SliceEndpoint]), bool)],
+    homes: &[(&Present<'_, N>, bool)],
     waiting: &mut [Option<SliceEndpoint>],
 ) -> Vec<Bin<N>> {
     let index: HashMap<(IpAddr, Option<Arc<str>>), usize> = waiting
@@ -156,7 +159,7 @@ fn keep<N: Clone>(
     let mut bins = Vec::with_capacity(homes.len());
     for &((name, _, present), same_ports) in homes {
         let mut kept = Vec::with_capacity(present.len());
-        for old in present.iter() {
+        for old in *present {
             if kept.len() == SLICE_LEN_MAX {
                 break;
             }

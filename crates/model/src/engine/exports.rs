@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use mcs_api::condition::{ExportCondition, ExportReadyReason};
 
 use crate::compare::Part;
-use crate::engine::{Engine, Participation};
+use crate::engine::{Engine, Participation, Step};
 use crate::export::{ExportInput, LocalExport, OwnService, Verdict, evaluate};
 use crate::fleet::ClusterService;
-use crate::io::{Action, Effect};
+use crate::io::Effect;
 use crate::merge::{Merged, merge};
 use crate::names::{ClusterName, ServiceKey};
 use crate::object::{Kind, Object, ObjectRef};
@@ -95,13 +94,8 @@ impl Engine {
     }
 
     /// Writes the conditions of the ServiceExport.
-    pub(super) fn plan_export_status(
-        &mut self,
-        now: Timestamp,
-        service: &ServiceKey,
-        merged: Option<&Merged>,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn plan_export_status(&mut self, step: &mut Step<'_>, merged: Option<&Merged>) {
+        let (now, service) = (step.now, step.service);
         let (Some(export), Some(local)) = (self.world.exports.get(service), self.own.get(service))
         else {
             self.told.remove(service);
@@ -131,30 +125,28 @@ impl Engine {
         let target = Target::Object(reference, Part::Status);
         if !self.writes.is_settled(&target, &new, &old) {
             let is_first = self.writes.failure(&target).is_none();
-            let before = actions.len();
+            let before = step.actions.len();
             self.write(
-                now,
-                service,
+                step,
                 Effect::UpdateStatus {
                     old: old.clone(),
                     new,
                 },
-                actions,
             );
-            if is_first && actions.len() > before {
-                self.tell_export(&old, &export.conditions, &wanted, actions);
+            if is_first && step.actions.len() > before {
+                self.tell_export(step, &old, &export.conditions, &wanted);
             }
         }
-        self.tell_notes(service, &old, &local, actions);
+        self.tell_notes(step, &old, &local);
     }
 
     /// An Event for each condition that changed in a way that a user should hear of.
     fn tell_export(
         &mut self,
+        step: &mut Step<'_>,
         about: &Object,
         present: &[crate::object::Condition],
         wanted: &[status::Wanted],
-        actions: &mut Vec<Action>,
     ) {
         for condition in wanted.iter().filter(|condition| condition.is_news(present)) {
             let had_conflict = || {
@@ -175,19 +167,14 @@ impl Engine {
             };
             if let Some((warning, reason)) = event {
                 let message = Arc::clone(&condition.message);
-                self.tell(about, warning, reason, message, actions);
+                self.tell(step, about, warning, reason, message);
             }
         }
     }
 
     /// An Event for each thing that was left out of an export, once.
-    fn tell_notes(
-        &mut self,
-        service: &ServiceKey,
-        about: &Object,
-        local: &LocalExport,
-        actions: &mut Vec<Action>,
-    ) {
+    fn tell_notes(&mut self, step: &mut Step<'_>, about: &Object, local: &LocalExport) {
+        let service = step.service;
         if let Some(told) = self.told.get_mut(service) {
             told.retain(|message| local.notes.iter().any(|(_, note)| note == message));
         }
@@ -198,7 +185,7 @@ impl Engine {
                 .or_default()
                 .insert(message.clone())
             {
-                self.tell(about, true, reason, message.as_str().into(), actions);
+                self.tell(step, about, true, reason, message.as_str().into());
             }
         }
     }

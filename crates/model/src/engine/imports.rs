@@ -14,9 +14,9 @@ use mcs_api::well_known::LABEL_SERVICE_NAME;
 use crate::compare::Part;
 use crate::config::SliceMode;
 use crate::conflict::show_families;
-use crate::engine::{Engine, Participation};
+use crate::engine::{Engine, Participation, Step};
 use crate::import::{self, DerivedInput};
-use crate::io::{Action, Effect};
+use crate::io::Effect;
 use crate::merge::Merged;
 use crate::names::{ObjectName, ServiceKey};
 use crate::object::{ImportObject, ImportStatus, Kind, Object, ObjectRef, ServiceObject};
@@ -49,12 +49,11 @@ impl Engine {
     /// Brings the import of a service in order.
     pub(super) fn plan_import(
         &mut self,
-        now: Timestamp,
-        service: &ServiceKey,
+        step: &mut Step<'_>,
         merged: Option<Arc<Merged>>,
         participation: &Participation,
-        actions: &mut Vec<Action>,
     ) {
+        let service = step.service;
         let present = self.world.imports.get(service).cloned();
         let takes_part = *participation == Participation::Global;
         let frozen = present
@@ -72,7 +71,7 @@ impl Engine {
         };
         let Some(merged) = merged else {
             if frozen.is_none() {
-                self.remove_import(now, service, present.as_ref(), actions);
+                self.remove_import(step, present.as_ref());
             }
             return;
         };
@@ -81,7 +80,7 @@ impl Engine {
         let derived = match self.config.naming.name(service) {
             Ok(derived) => derived,
             Err(error) => {
-                return self.plan_unnameable(now, service, &merged, &error.to_string(), actions);
+                return self.plan_unnameable(step, &merged, &error.to_string());
             }
         };
         self.world.derives(service, &service.sibling(&derived));
@@ -92,7 +91,7 @@ impl Engine {
             derived,
             frozen: frozen.is_some(),
         };
-        self.plan_wanted(now, service, present, &import, actions);
+        self.plan_wanted(step, present, &import);
     }
 
     /// Whether an import of ours names a cluster of which nothing is known, not even that it does
@@ -131,15 +130,9 @@ impl Engine {
     }
 
     /// An import whose derived Service cannot have a name: it is there, and says so.
-    fn plan_unnameable(
-        &mut self,
-        now: Timestamp,
-        service: &ServiceKey,
-        merged: &Arc<Merged>,
-        problem: &str,
-        actions: &mut Vec<Action>,
-    ) {
-        self.delete_slices(now, service, actions);
+    fn plan_unnameable(&mut self, step: &mut Step<'_>, merged: &Arc<Merged>, problem: &str) {
+        let service = step.service;
+        self.delete_slices(step);
         let Some(present) = self.world.imports.get(service).cloned() else {
             let usable = self.families.clone().unwrap_or_default();
             let families = import::families(merged, &usable).0;
@@ -151,31 +144,28 @@ impl Engine {
                 derived,
                 frozen: false,
             };
-            self.create_import(now, service, &import, actions);
+            self.create_import(step, &import);
             return;
         };
         let state = ImportState::Pending(problem.to_owned());
         self.write_status(
-            now,
-            service,
+            step,
             &present,
             &merged.parts.keys().cloned().collect::<Vec<_>>(),
             false,
             &state,
-            actions,
         );
     }
 
     fn plan_wanted(
         &mut self,
-        now: Timestamp,
-        service: &ServiceKey,
+        step: &mut Step<'_>,
         present: Option<Arc<ImportObject>>,
         import: &Import,
-        actions: &mut Vec<Action>,
     ) {
+        let service = step.service;
         let Some(present) = present else {
-            self.create_import(now, service, import, actions);
+            self.create_import(step, import);
             return;
         };
         // Until it is gone nothing can be made in its place, and what it owns goes with it.
@@ -183,13 +173,13 @@ impl Engine {
             return;
         }
         let derived_key = service.sibling(&import.derived);
-        self.remove_strays(now, service, Some(&import.derived), actions);
+        self.remove_strays(step, Some(&import.derived));
         let derived = match self.world.services.get(&derived_key) {
             None => Derived::None,
             Some(object) if import::is_ours(object, &present) => Derived::Ours(Arc::clone(object)),
             Some(_) => Derived::Foreign,
         };
-        self.plan_derived(now, service, &present, import, &derived, actions);
+        self.plan_derived(step, &present, import, &derived);
         let ours = match &derived {
             Derived::Ours(object) if import.usable => Some(&**object),
             Derived::None | Derived::Ours(_) | Derived::Foreign => None,
@@ -198,14 +188,13 @@ impl Engine {
             && !matches!(derived, Derived::Foreign)
             && self.wants_slices(import.merged.kind);
         if wants_slices {
-            self.plan_slices(now, service, &present, import, actions);
+            self.plan_slices(step, &present, import);
         } else {
-            self.delete_slices(now, service, actions);
+            self.delete_slices(step);
         }
-        let is_settled =
-            import.frozen || self.plan_import_body(now, service, &present, import, ours, actions);
+        let is_settled = import.frozen || self.plan_import_body(step, &present, import, ours);
         if is_settled {
-            self.plan_import_status(now, service, &present, import, &derived, actions);
+            self.plan_import_status(step, &present, import, &derived);
         }
     }
 
@@ -217,13 +206,8 @@ impl Engine {
         }
     }
 
-    fn create_import(
-        &mut self,
-        now: Timestamp,
-        service: &ServiceKey,
-        import: &Import,
-        actions: &mut Vec<Action>,
-    ) {
+    fn create_import(&mut self, step: &mut Step<'_>, import: &Import) {
+        let service = step.service;
         let meta = import::import_meta(service, &import.merged, None, &import.derived, &[]);
         let object = ImportObject {
             meta,
@@ -231,23 +215,20 @@ impl Engine {
             status: ImportStatus::default(),
         };
         self.write(
-            now,
-            service,
+            step,
             Effect::Create(Object::ServiceImport(Arc::new(object))),
-            actions,
         );
     }
 
     /// Makes spec and metadata of the ServiceImport what they should be; says whether they are.
     fn plan_import_body(
         &mut self,
-        now: Timestamp,
-        service: &ServiceKey,
+        step: &mut Step<'_>,
         present: &Arc<ImportObject>,
         import: &Import,
         derived: Option<&ServiceObject>,
-        actions: &mut Vec<Action>,
     ) -> bool {
+        let (now, service) = (step.now, step.service);
         let derived = derived
             .filter(|object| object.headless == (import.merged.kind == ImportType::Headless));
         let remembered = import::remembered(present);
@@ -280,22 +261,20 @@ impl Engine {
         if self.writes.is_settled(&target, &new, &old) {
             return true;
         }
-        let before = actions.len();
+        let before = step.actions.len();
         self.write(
-            now,
-            service,
+            step,
             Effect::Update {
                 old: old.clone(),
                 new,
             },
-            actions,
         );
         let lost: Vec<String> = remembered
             .iter()
             .filter(|ip| !addresses.contains(ip))
             .map(IpAddr::to_string)
             .collect();
-        if actions.len() > before && !lost.is_empty() {
+        if step.actions.len() > before && !lost.is_empty() {
             let message = format!(
                 "the clusterset IP {} is taken by another Service; the import now has {}",
                 lost.join(", "),
@@ -305,7 +284,7 @@ impl Engine {
                     .collect::<Vec<_>>()
                     .join(", ")
             );
-            self.tell(&old, true, "AddressChanged", message.into(), actions);
+            self.tell(step, &old, true, "AddressChanged", message.into());
         }
         // What cannot be written now must not hide how the import is doing.
         self.writes.is_contended(&target, now)
@@ -314,13 +293,12 @@ impl Engine {
     /// Makes the derived Service what it should be.
     fn plan_derived(
         &mut self,
-        now: Timestamp,
-        service: &ServiceKey,
+        step: &mut Step<'_>,
         present: &ImportObject,
         import: &Import,
         derived: &Derived,
-        actions: &mut Vec<Action>,
     ) {
+        let service = step.service;
         if import.frozen && !matches!(derived, Derived::None) {
             return;
         }
@@ -344,12 +322,7 @@ impl Engine {
                 if self.any_address.contains(service) {
                     object.cluster_ips.clear();
                 }
-                self.write(
-                    now,
-                    service,
-                    Effect::Create(Object::Service(Arc::new(object))),
-                    actions,
-                );
+                self.write(step, Effect::Create(Object::Service(Arc::new(object))));
             }
             Derived::Ours(object) if object.meta.terminating => {}
             Derived::Ours(object) => {
@@ -358,13 +331,13 @@ impl Engine {
                 let is_headless = import.merged.kind == ImportType::Headless;
                 // A Service cannot get or lose its address while it lives.
                 if usable.is_empty() || object.headless != is_headless {
-                    self.write(now, service, Effect::Delete(old), actions);
+                    self.write(step, Effect::Delete(old));
                     return;
                 }
                 let new = Object::Service(Arc::new(import::derived(&input, Some(object))));
                 let target = Target::Object(old.reference(), Part::Body);
                 if !self.writes.is_settled(&target, &new, &old) {
-                    self.write(now, service, Effect::Update { old, new }, actions);
+                    self.write(step, Effect::Update { old, new });
                 }
             }
         }
@@ -372,13 +345,8 @@ impl Engine {
 
     /// Deletes Services that carry our marks for this import but are not its derived one, such as
     /// those of another naming.
-    fn remove_strays(
-        &mut self,
-        now: Timestamp,
-        service: &ServiceKey,
-        wanted: Option<&ObjectName>,
-        actions: &mut Vec<Action>,
-    ) {
+    fn remove_strays(&mut self, step: &mut Step<'_>, wanted: Option<&ObjectName>) {
+        let service = step.service;
         let strays: Vec<Arc<ServiceObject>> = self
             .world
             .marked(service)
@@ -388,25 +356,15 @@ impl Engine {
             .map(Arc::clone)
             .collect();
         for object in strays {
-            self.write(
-                now,
-                service,
-                Effect::Delete(Object::Service(object)),
-                actions,
-            );
+            self.write(step, Effect::Delete(Object::Service(object)));
         }
     }
 
     /// Removes everything of ours that an import brought.
-    fn remove_import(
-        &mut self,
-        now: Timestamp,
-        service: &ServiceKey,
-        present: Option<&Arc<ImportObject>>,
-        actions: &mut Vec<Action>,
-    ) {
-        self.delete_slices(now, service, actions);
-        self.remove_strays(now, service, None, actions);
+    fn remove_import(&mut self, step: &mut Step<'_>, present: Option<&Arc<ImportObject>>) {
+        let service = step.service;
+        self.delete_slices(step);
+        self.remove_strays(step, None);
         if let Some(import) =
             present.filter(|import| is_managed(import) && !import.meta.terminating)
         {
@@ -418,27 +376,21 @@ impl Engine {
                 .filter(|object| object.meta.label(LABEL_SERVICE_NAME).is_none())
                 .map(Arc::clone);
             if let Some(object) = owned {
-                self.write(
-                    now,
-                    service,
-                    Effect::Delete(Object::Service(object)),
-                    actions,
-                );
+                self.write(step, Effect::Delete(Object::Service(object)));
             }
             let object = Object::ServiceImport(Arc::clone(import));
-            self.write(now, service, Effect::Delete(object), actions);
+            self.write(step, Effect::Delete(object));
         }
     }
 
     fn plan_import_status(
         &mut self,
-        now: Timestamp,
-        service: &ServiceKey,
+        step: &mut Step<'_>,
         present: &Arc<ImportObject>,
         import: &Import,
         derived: &Derived,
-        actions: &mut Vec<Action>,
     ) {
+        let (now, service) = (step.now, step.service);
         let Some(state) = self.import_state(now, service, present, import, derived) else {
             return;
         };
@@ -463,7 +415,7 @@ impl Engine {
             clusters.dedup();
         }
         let slices = self.wants_slices(import.merged.kind);
-        self.write_status(now, service, present, &clusters, slices, &state, actions);
+        self.write_status(step, present, &clusters, slices, &state);
     }
 
     /// How an import is doing; `None` while that is about to be seen.
@@ -536,20 +488,15 @@ impl Engine {
         }
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the parts of a status, each of its own kind"
-    )]
     fn write_status(
         &mut self,
-        now: Timestamp,
-        service: &ServiceKey,
+        step: &mut Step<'_>,
         present: &Arc<ImportObject>,
         clusters: &[crate::names::ClusterName],
         slices: bool,
         state: &ImportState,
-        actions: &mut Vec<Action>,
     ) {
+        let now = step.now;
         let wanted = status::of_import(state);
         let generation = present.meta.generation;
         let old_conditions = &present.status.conditions;
@@ -578,17 +525,15 @@ impl Engine {
             return;
         }
         let is_first = self.writes.failure(&target).is_none();
-        let before = actions.len();
+        let before = step.actions.len();
         self.write(
-            now,
-            service,
+            step,
             Effect::UpdateStatus {
                 old: old.clone(),
                 new,
             },
-            actions,
         );
-        if is_first && actions.len() > before && wanted.is_news(old_conditions) {
+        if is_first && step.actions.len() > before && wanted.is_news(old_conditions) {
             debug_assert_eq!(wanted.kind, ImportCondition::Ready.as_str());
             let reason = if wanted.status {
                 "Imported"
@@ -596,11 +541,11 @@ impl Engine {
                 "NotReady"
             };
             self.tell(
+                step,
                 &old,
                 !wanted.status,
                 reason,
                 Arc::clone(&wanted.message),
-                actions,
             );
         }
     }

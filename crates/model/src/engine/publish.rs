@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Step};
 use crate::export::{OwnService, Verdict};
 use crate::io::{Action, Effect, RecordWrite, Source};
 use crate::names::ServiceKey;
@@ -224,12 +224,8 @@ fn records(service: &ServiceKey, own: &OwnService) -> BTreeMap<RecordKey, Record
 
 impl Engine {
     /// Publishes what is exported of a service, withdraws what is not any more.
-    pub(super) fn plan_publication(
-        &mut self,
-        now: Timestamp,
-        service: &ServiceKey,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn plan_publication(&mut self, step: &mut Step<'_>) {
+        let (now, service) = (step.now, step.service);
         let wanted = self
             .own
             .get(service)
@@ -265,7 +261,7 @@ impl Engine {
         let id = self
             .writes
             .begin(target, effect.clone(), Some(service.clone()));
-        actions.push(Action { id, effect });
+        step.actions.push(Action { id, effect });
     }
 
     /// Puts `synced` once everything is published under this session.

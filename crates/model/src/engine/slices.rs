@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use crate::compare::Part;
-use crate::engine::Engine;
 use crate::engine::imports::Import;
+use crate::engine::{Engine, Step};
 use crate::import::{SliceIdentity, slice_meta};
-use crate::io::{Action, Effect};
+use crate::io::Effect;
 use crate::mirror::{Contributor, mirrored};
 use crate::names::{ClusterName, ObjectName, ServiceKey};
 use crate::object::{AddressType, ImportObject, Kind, Object, SliceObject};
@@ -32,12 +30,11 @@ impl Engine {
     /// Makes the slices of an import what they should be.
     pub(super) fn plan_slices(
         &mut self,
-        now: Timestamp,
-        service: &ServiceKey,
+        step: &mut Step<'_>,
         present: &ImportObject,
         import: &Import,
-        actions: &mut Vec<Action>,
     ) {
+        let service = step.service;
         let stated = self.stated(service);
         let own = self.own_service(service);
         let contributors: Vec<Contributor<'_>> = stated
@@ -65,12 +62,7 @@ impl Engine {
         slices.retain(|(cluster, _), _| !unheard(cluster));
 
         for slice in strays {
-            self.write(
-                now,
-                service,
-                Effect::Delete(Object::EndpointSlice(slice)),
-                actions,
-            );
+            self.write(step, Effect::Delete(Object::EndpointSlice(slice)));
         }
         let keys: BTreeSet<_> = wanted.keys().chain(slices.keys()).cloned().collect();
         for key in keys {
@@ -82,16 +74,7 @@ impl Engine {
                 .map(|(i, s)| (i, Arc::clone(&s.coming.ports), &*s.coming.endpoints))
                 .collect();
             let packed = pack(&view, endpoints);
-            self.write_slices(
-                now,
-                service,
-                present,
-                import,
-                (&key.0, key.1),
-                &there,
-                packed,
-                actions,
-            );
+            self.write_slices(step, present, import, (&key.0, key.1), &there, packed);
         }
     }
 
@@ -135,7 +118,6 @@ impl Engine {
             {
                 let coming = Arc::clone(slice);
                 slices.entry(place).or_default().push(PresentSlice {
-                    name,
                     coming,
                     observed: None,
                 });
@@ -150,15 +132,14 @@ impl Engine {
     )]
     fn write_slices(
         &mut self,
-        now: Timestamp,
-        service: &ServiceKey,
+        step: &mut Step<'_>,
         present: &ImportObject,
         import: &Import,
         (cluster, family): (&ClusterName, IpFamily),
         there: &[PresentSlice],
         packed: Vec<Packed<usize>>,
-        actions: &mut Vec<Action>,
     ) {
+        let service = step.service;
         let headless = import.merged.kind == ImportType::Headless;
         let mut number = 0;
         let mut kept = BTreeSet::new();
@@ -191,12 +172,12 @@ impl Engine {
                 endpoints: endpoints.into(),
             }));
             match place.and_then(|place| place.observed.clone()) {
-                None => self.write(now, service, Effect::Create(new), actions),
+                None => self.write(step, Effect::Create(new)),
                 Some(observed) => {
                     let old = Object::EndpointSlice(observed);
                     let target = Target::Object(old.reference(), Part::Body);
                     if !self.writes.is_settled(&target, &new, &old) {
-                        self.write(now, service, Effect::Update { old, new }, actions);
+                        self.write(step, Effect::Update { old, new });
                     }
                 }
             }
@@ -208,7 +189,7 @@ impl Engine {
         {
             if let Some(observed) = &slice.observed {
                 let effect = Effect::Delete(Object::EndpointSlice(Arc::clone(observed)));
-                self.write(now, service, effect, actions);
+                self.write(step, effect);
             }
         }
     }
@@ -235,12 +216,8 @@ impl Engine {
     }
 
     /// Deletes all our slices of an import.
-    pub(super) fn delete_slices(
-        &mut self,
-        now: Timestamp,
-        service: &ServiceKey,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn delete_slices(&mut self, step: &mut Step<'_>) {
+        let service = step.service;
         let slices: Vec<Arc<SliceObject>> = self
             .world
             .mirrored(service)
@@ -250,12 +227,7 @@ impl Engine {
             .map(Arc::clone)
             .collect();
         for slice in slices {
-            self.write(
-                now,
-                service,
-                Effect::Delete(Object::EndpointSlice(slice)),
-                actions,
-            );
+            self.write(step, Effect::Delete(Object::EndpointSlice(slice)));
         }
     }
 }
