@@ -220,7 +220,7 @@ impl Cluster {
             &format!("{}: nodes ready", self.name()),
             READY_TIMEOUT,
             || {
-                self.nodes.iter().try_for_each(Node::check_running)?;
+                self.nodes.iter().try_for_each(Node::wait_ready)?;
                 Ok((self.kubectl(&["get", "nodes", "-o", query])? == ready).then_some(()))
             },
         )?;

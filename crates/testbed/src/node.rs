@@ -19,8 +19,13 @@ use crate::{
     record::{self, Launch, Place as PartPlace},
 };
 
-/// Until containerd answers, on a busy machine.
-const CONTAINERD_TIMEOUT: Duration = Duration::from_mins(1);
+/// Until a part of a node answers, on a busy machine.
+const PARTS_TIMEOUT: Duration = Duration::from_mins(1);
+/// Of kubelet and kube-proxy, on the node.
+const HEALTH_URLS: [&str; 2] = [
+    "http://127.0.0.1:10248/healthz",
+    "http://localhost:10256/healthz",
+];
 
 /// A node of a running cluster.
 #[derive(Debug)]
@@ -81,25 +86,17 @@ impl<'a> NodePlan<'a> {
         node_config::write(self)?;
         let init = Part::start(&state.folder, self.init())?;
         let ready = folder.join("ready");
-        wait_for(
-            &format!("{} is made", self.name),
-            CONTAINERD_TIMEOUT,
-            || {
-                init.check_running()?;
-                Ok(ready.exists().then_some(()))
-            },
-        )?;
+        wait_for(&format!("{} is made", self.name), PARTS_TIMEOUT, || {
+            init.check_running()?;
+            Ok(ready.exists().then_some(()))
+        })?;
         let pid = i32::try_from(init.pid().context("it ended")?)?;
         network::plug(&state.id, state.slot, self.number, pid, &self.others())?;
         let containerd = Part::start(&state.folder, self.containerd())?;
-        wait_for(
-            &format!("{}: containerd", self.name),
-            CONTAINERD_TIMEOUT,
-            || {
-                containerd.check_running()?;
-                Ok(command::output(ctr(pid).arg("version")).ok().map(drop))
-            },
-        )?;
+        wait_for(&format!("{}: containerd", self.name), PARTS_TIMEOUT, || {
+            containerd.check_running()?;
+            Ok(command::output(ctr(pid).arg("version")).ok().map(drop))
+        })?;
         for image in self.place.images {
             import(pid, image)?;
         }
@@ -326,6 +323,26 @@ impl Node {
             .into_iter()
             .chain(&self.dns)
             .try_for_each(Part::check_running)
+    }
+
+    /// Waits until containerd, kubelet and kube-proxy say that they are well: after a restart,
+    /// when the API server still holds what they said before.
+    ///
+    /// # Errors
+    /// When that takes long, or a part ended.
+    pub fn wait_ready(&self) -> Result<()> {
+        wait_for(
+            &format!("{}: parts ready", self.name),
+            PARTS_TIMEOUT,
+            || {
+                self.check_running()?;
+                let is_ready = command::output(ctr(self.pid()?).arg("version")).is_ok()
+                    && HEALTH_URLS
+                        .iter()
+                        .all(|url| self.run(&["curl", "-sf", url]).is_ok());
+                Ok(is_ready.then_some(()))
+            },
+        )
     }
 
     fn pid(&self) -> Result<i32> {

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use tombolo_testbed::{Cache, Cluster, ClusterSpec, Progress, Spec, TEST_IMAGE, Testbed};
+use tombolo_testbed::{Cache, Cluster, ClusterSpec, Progress, Spec, TEST_IMAGE, Testbed, wait_for};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -151,6 +151,11 @@ fn e2e_parts_of_a_node_restart_and_nothing_is_left() {
         }
     }
     c1.wait_ready().unwrap();
+    // A kubelet that was just started does not know its pods yet.
+    wait_for("exec", TIMEOUT, || {
+        Ok(c1.exec("default", &pods(c1)[0], &["true"]).ok())
+    })
+    .unwrap();
     // Containers outlive their containerd.
     for address in &addresses {
         assert_ne!(ask(c1, "tcp", address, "8080", 1), ["-"], "{address}");
@@ -207,7 +212,10 @@ fn e2e_single_stack_and_both_orders() {
         addresses[0].contains(':') && addresses[1].contains('.'),
         "{addresses:?}"
     );
-    assert_eq!(ask(v6, "tcp", &addresses[0], "8080", 1), std::slice::from_ref(&name));
+    assert_eq!(
+        ask(v6, "tcp", &addresses[0], "8080", 1),
+        std::slice::from_ref(&name)
+    );
     assert_eq!(ask(v4, "udp", &addresses[1], "8080", 1), [name]);
 }
 
