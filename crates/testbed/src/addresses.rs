@@ -53,6 +53,11 @@ impl Slot {
         1_900_000_000 + u32::from(self.port(offset))
     }
 
+    /// A group id for the program that was started as the testbed's `index`th part.
+    pub(crate) fn program_gid(self, index: u32) -> u32 {
+        1_950_000_000 + u32::from(self.0) * 10_000 + index
+    }
+
     /// The machine's own address on the bridge.
     pub(crate) fn gateway(self, family: Family) -> IpAddr {
         self.on_bridge(family, 1)

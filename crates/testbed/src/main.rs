@@ -1,10 +1,18 @@
-//! `testbed`: real etcd and Kubernetes clusters on this machine, for people.
+//! `testbed`: the command for people.
 
 mod cli;
 mod report;
 
+use std::process::ExitCode;
+
 use clap::Parser as _;
 
-fn main() -> anyhow::Result<()> {
-    cli::Args::parse().run()
+fn main() -> ExitCode {
+    match cli::Args::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report::error(&error);
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -31,10 +31,86 @@ fn word(text: &str) -> String {
         .collect()
 }
 
-/// Drops the packets of process `pid`, which runs with group id `gid` and listens on `ports`.
-pub(crate) fn cut(table: &str, gid: u32, pid: u32, ports: &[u16]) -> Result<()> {
-    let rules = rules(table, gid, ports, &connections(pid)?);
-    command::output_with_input(nft()?.args(["-f", "-"]), &rules)?;
+/// One side of a cut.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Side<'a> {
+    /// Group id that its process runs with.
+    pub(crate) gid: u32,
+    /// Its process, if it runs: connections that are open are cut too.
+    pub(crate) pid: Option<u32>,
+    /// What it listens on.
+    pub(crate) ports: &'a [u16],
+}
+
+/// Rules for packets that leave a process of this machine, and for those that reach one.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Rules {
+    output: Vec<String>,
+    input: Vec<String>,
+}
+
+/// Cuts a process off from everything.
+pub(crate) fn cut(table: &str, side: Side<'_>) -> Result<()> {
+    let connections = side.pid.map_or_else(|| Ok(Vec::new()), connections)?;
+    let mut rules = Rules::default();
+    rules.output.push(format!("meta skgid {} drop", side.gid));
+    for port in side.ports {
+        rules.output.push(format!("tcp sport {port} drop"));
+        rules.input.push(format!("tcp dport {port} drop"));
+    }
+    rules.drop_connections(&connections);
+    load(table, &rules)
+}
+
+/// Cuts two processes off from each other.
+pub(crate) fn cut_between(table: &str, one: Side<'_>, other: Side<'_>) -> Result<()> {
+    let mut rules = Rules::default();
+    for (from, to) in [(one, other), (other, one)] {
+        let mut connections = from.pid.map_or_else(|| Ok(Vec::new()), connections)?;
+        connections.retain(|connection| to.ports.contains(&connection.remote));
+        rules.drop_new(from.gid, to.ports);
+        rules.drop_connections(&connections);
+    }
+    load(table, &rules)
+}
+
+impl Rules {
+    /// No connection from a process to these ports can be opened.
+    fn drop_new(&mut self, gid: u32, ports: &[u16]) {
+        self.output.extend(
+            ports
+                .iter()
+                .map(|port| format!("meta skgid {gid} tcp dport {port} drop")),
+        );
+    }
+
+    /// Nothing passes on these any more, either way.
+    fn drop_connections(&mut self, connections: &[Connection]) {
+        for Connection { local, remote } in connections {
+            self.output
+                .push(format!("tcp sport {local} tcp dport {remote} drop"));
+            self.input
+                .push(format!("tcp dport {local} tcp sport {remote} drop"));
+        }
+    }
+
+    /// As nft reads it.
+    fn text(&self, table: &str) -> String {
+        // Before the machine's own filters, so that none of them can accept a packet first.
+        let chain = |hook: &str, rules: &[String]| {
+            let head = format!("type filter hook {hook} priority -300; policy accept;");
+            format!("chain {hook} {{ {head}\n{}\n}}", rules.join("\n"))
+        };
+        format!(
+            "add table inet {table}\ndelete table inet {table}\ntable inet {table} {{\n{}\n{}\n}}\n",
+            chain("output", &self.output),
+            chain("input", &self.input)
+        )
+    }
+}
+
+fn load(table: &str, rules: &Rules) -> Result<()> {
+    command::output_with_input(nft()?.args(["-f", "-"]), &rules.text(table))?;
     Ok(())
 }
 
@@ -68,29 +144,6 @@ fn nft() -> Result<Command> {
     Ok(Command::new(
         command::find("nft").context("nft is missing: apt-get install nftables")?,
     ))
-}
-
-fn rules(table: &str, gid: u32, ports: &[u16], connections: &[Connection]) -> String {
-    let mut output = vec![format!("meta skgid {gid} drop")];
-    let mut input = Vec::new();
-    for port in ports {
-        output.push(format!("tcp sport {port} drop"));
-        input.push(format!("tcp dport {port} drop"));
-    }
-    for Connection { local, remote } in connections {
-        output.push(format!("tcp sport {local} tcp dport {remote} drop"));
-        input.push(format!("tcp dport {local} tcp sport {remote} drop"));
-    }
-    // Before the machine's own filters, so that none of them can accept a packet first.
-    let chain = |hook: &str, rules: Vec<String>| {
-        let head = format!("type filter hook {hook} priority -300; policy accept;");
-        format!("chain {hook} {{ {head}\n{}\n}}", rules.join("\n"))
-    };
-    format!(
-        "add table inet {table}\ndelete table inet {table}\ntable inet {table} {{\n{}\n{}\n}}\n",
-        chain("output", output),
-        chain("input", input)
-    )
 }
 
 /// The open TCP connections of a process.
@@ -149,23 +202,19 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_are_dropped() {
-        let text = rules(
-            "t",
-            9,
-            &[80],
-            &[Connection {
-                local: 5,
-                remote: 6,
-            }],
+    fn connections_are_dropped_in_both_directions() {
+        let mut rules = Rules::default();
+        rules.drop_new(9, &[80]);
+        rules.drop_connections(&[Connection {
+            local: 5,
+            remote: 6,
+        }]);
+        let text = rules.text("t");
+        let output = "meta skgid 9 tcp dport 80 drop\ntcp sport 5 tcp dport 6 drop\n";
+        assert!(text.contains(output), "{text}");
+        assert!(
+            text.contains("accept;\ntcp dport 5 tcp sport 6 drop\n"),
+            "{text}"
         );
-        for rule in [
-            "meta skgid 9 drop",
-            "tcp sport 80 drop",
-            "tcp dport 80 drop",
-            "tcp dport 5 tcp sport 6 drop",
-        ] {
-            assert!(text.contains(rule), "{rule} in {text}");
-        }
     }
 }

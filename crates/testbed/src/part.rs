@@ -16,7 +16,8 @@ use rustix::process::Signal;
 
 use crate::{
     clock::{self, wait_for},
-    command, netcut,
+    command,
+    netcut::{self, Side},
     process::{ProcessId, last_lines},
     record::{KILL_TIMEOUT, Launch, Place, Record, enter},
 };
@@ -134,22 +135,13 @@ impl Part {
     }
 
     /// Cuts it off the network: what it sends and what is sent to it is dropped, on open
-    /// connections and new ones, until [`Part::mend`]. Needs root; a part on a node is cut with
-    /// its node.
+    /// connections and new ones, until [`Part::mend`], also if it is restarted meanwhile. Needs
+    /// root; a part on a node is cut off with its node.
     ///
     /// # Errors
-    /// When it does not run, runs on a node, or the firewall refuses.
+    /// When it runs on a node, this is not root, or the firewall refuses.
     pub fn cut(&self) -> Result<()> {
-        let (Some(gid), Place::Machine) = (self.launch.gid, &self.launch.place) else {
-            bail!(
-                "{} cannot be cut off: not root, or on a node (cut the node)",
-                self.name()
-            );
-        };
-        let pid = self
-            .pid()
-            .with_context(|| format!("{} does not run", self.name()))?;
-        netcut::cut(&self.launch.table, gid, pid, &self.launch.ports)
+        netcut::cut(&self.launch.table, self.side()?)
     }
 
     /// Ends [`Part::cut`]; nothing happens if it is not cut off.
@@ -158,6 +150,23 @@ impl Part {
     /// When the firewall refuses.
     pub fn mend(&self) -> Result<()> {
         netcut::mend(&self.launch.table)
+    }
+
+    /// Cuts it and another part off from each other, until [`Part::mend_from`]; both go on
+    /// talking to everyone else.
+    ///
+    /// # Errors
+    /// As [`Part::cut`], for either.
+    pub fn cut_from(&self, other: &Self) -> Result<()> {
+        netcut::cut_between(&self.table_with(other), self.side()?, other.side()?)
+    }
+
+    /// Ends [`Part::cut_from`] in the same direction.
+    ///
+    /// # Errors
+    /// When the firewall refuses.
+    pub fn mend_from(&self, other: &Self) -> Result<()> {
+        netcut::mend(&self.table_with(other))
     }
 
     /// Where its output goes.
@@ -182,6 +191,28 @@ impl Part {
             );
         }
         Ok(())
+    }
+
+    fn side(&self) -> Result<Side<'_>> {
+        let (Some(gid), Place::Machine) = (self.launch.gid, &self.launch.place) else {
+            bail!(
+                "{} cannot be cut off: not root, or on a node (unplug that)",
+                self.name()
+            );
+        };
+        Ok(Side {
+            gid,
+            pid: self.pid(),
+            ports: &self.launch.ports,
+        })
+    }
+
+    fn table_with(&self, other: &Self) -> String {
+        format!(
+            "{}_from_{}",
+            self.launch.table,
+            other.launch.name.replace(['-', '.'], "_")
+        )
     }
 
     fn end(&self, signal: Signal, timeout: Duration) -> Result<()> {
@@ -271,7 +302,9 @@ impl Part {
                 command
             }
         };
-        command.args(&self.launch.args);
+        command
+            .args(&self.launch.args)
+            .envs(self.launch.env.iter().cloned());
         if let Some(gid) = self.launch.gid {
             command.gid(gid);
         }

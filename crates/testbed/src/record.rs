@@ -37,6 +37,8 @@ pub(crate) struct Launch {
     pub(crate) name: String,
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<String>,
+    /// Variables beside those of the process that starts it.
+    pub(crate) env: Vec<(String, String)>,
     pub(crate) place: Place,
     /// Group id of the process: firewall rules know its packets by it.
     pub(crate) gid: Option<u32>,

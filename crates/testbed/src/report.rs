@@ -3,6 +3,12 @@
 
 use tombolo_testbed::{Etcd, Summary, Testbed};
 
+/// What went wrong, with its causes.
+#[expect(clippy::print_stderr, reason = "beside results on stdout")]
+pub(crate) fn error(error: &anyhow::Error) {
+    eprintln!("error: {error:#}");
+}
+
 /// A line.
 pub(crate) fn line(text: &str) {
     println!("{text}");

@@ -5,10 +5,12 @@
 //! died without stopping them.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io::Read as _,
     net::TcpListener,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -20,7 +22,7 @@ use crate::{
     process::ProcessId,
     programs,
     record::{Launch, Place, Record},
-    spec::Spec,
+    spec::{Spec, is_name},
 };
 
 /// Environment variable that names the state root.
@@ -157,6 +159,7 @@ impl State {
             name: name.into(),
             program,
             args: Vec::new(),
+            env: Vec::new(),
             place: Place::Machine,
             gid: first
                 .filter(|_| programs::is_root())
@@ -164,6 +167,37 @@ impl State {
             ports: ports.iter().map(|offset| self.slot.port(*offset)).collect(),
             table: netcut::table_name(&self.id, name),
         }
+    }
+
+    /// A program of the caller's, on the machine or on the node of this name.
+    pub(crate) fn launch_of(
+        &self,
+        name: &str,
+        command: &Command,
+        node: Option<&str>,
+    ) -> Result<Launch> {
+        ensure!(
+            is_name(name),
+            "part name {name:?}: small letters, digits, . and - only"
+        );
+        let records = Record::read_all(&self.folder)?;
+        let taken = records.iter().find(|record| record.launch.name == name);
+        ensure!(
+            taken.is_none_or(|record| record.pid().is_none()),
+            "{name} runs already"
+        );
+        let text = |text: &OsStr| text.to_string_lossy().into_owned();
+        let index = u32::try_from(records.len())?;
+        Ok(Launch {
+            args: command.get_args().map(text).collect(),
+            env: command
+                .get_envs()
+                .filter_map(|(name, value)| Some((text(name), text(value?))))
+                .collect(),
+            place: node.map_or(Place::Machine, |node| Place::Node(node.to_owned())),
+            gid: (node.is_none() && programs::is_root()).then(|| self.slot.program_gid(index)),
+            ..self.launch(name, command.get_program().into(), &[])
+        })
     }
 
     fn write(&self) -> Result<()> {

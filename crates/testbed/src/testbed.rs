@@ -21,6 +21,8 @@ use crate::{
     image::ImageSpec,
     kubeconfig::{Access, kubeconfig},
     network,
+    node::Node,
+    part::Part,
     prepare::Programs,
     programs,
     progress::Progress,
@@ -208,6 +210,22 @@ impl Testbed {
             &self.state,
             registry.with_context(|| format!("no registry {name}"))?,
         )
+    }
+
+    /// Starts a program as a part of the testbed, on the machine or on a node: it can be killed,
+    /// paused, cut off and restarted like any other, and ends with the testbed. Program,
+    /// arguments and added variables of `command` count.
+    ///
+    /// # Errors
+    /// When a part of this name runs already, or it does not start.
+    pub fn start_program(
+        &self,
+        name: &str,
+        command: &Command,
+        node: Option<&Node>,
+    ) -> Result<Part> {
+        let launch = self.state.launch_of(name, command, node.map(Node::name))?;
+        Part::start(&self.state.folder, launch)
     }
 
     /// The etcd behind the API servers, if there are clusters.

@@ -2,7 +2,7 @@
 //! nothing behind.
 #![expect(clippy::unwrap_used, reason = "test crate")]
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 use tombolo_testbed::{Builder, Cache, ClusterSpec, Progress, Spec, Testbed, is_root, wait_for};
 
@@ -74,6 +74,15 @@ fn e2e_clusters_without_nodes() {
     c1.wait_until(&slow, TIMEOUT, |text| text.contains("only-here"))
         .unwrap();
     if is_root() {
+        let etcd = testbed.etcd().unwrap().first();
+        c1.apiserver().cut_from(etcd.part()).unwrap();
+        c1.kubectl(&["get", "--raw=/livez/etcd", "--request-timeout=3s"])
+            .unwrap_err();
+        c1.kubectl(&["get", "--raw=/livez/ping"]).unwrap();
+        c2.kubectl(&slow).unwrap();
+        c1.apiserver().mend_from(etcd.part()).unwrap();
+        c1.wait_until(&slow, TIMEOUT, |text| text.contains("only-here"))
+            .unwrap();
         c1.apiserver().cut().unwrap();
         c1.kubectl(&slow).unwrap_err();
         c1.apiserver().mend().unwrap();
@@ -153,6 +162,32 @@ fn etcd_members_are_killed_cut_off_and_wiped() {
     .unwrap();
     assert!(!folder.exists());
     assert_eq!(network_devices(), devices);
+}
+
+#[test]
+fn programs_of_the_caller_are_parts() {
+    let testbed = Testbed::start(&Spec::default()).unwrap();
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "echo said $WORD; exec sleep 60"])
+        .env("WORD", "it");
+    let program = testbed.start_program("sleeper", &command, None).unwrap();
+    testbed
+        .start_program("sleeper", &command, None)
+        .unwrap_err();
+    let first = program.pid();
+    let said = |text: &str| {
+        wait_for(text, TIMEOUT, || {
+            Ok((program.log_tail() == text).then_some(()))
+        })
+        .unwrap();
+    };
+    said("said it");
+    program.restart().unwrap();
+    said("said it\nsaid it");
+    assert_ne!(program.pid(), first);
+    drop(testbed);
+    assert!(!program.is_running());
 }
 
 #[test]
