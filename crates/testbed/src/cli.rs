@@ -1,14 +1,17 @@
 //! The command line.
 
+mod up;
+
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use tombolo_testbed::{
-    Builder, Cache, Cancel, ClusterSpec, Families, ImageSpec, KubernetesVersion, Part, Progress,
-    Spec, Summary, Testbed,
+    Builder, Cache, Cancel, EtcdSpec, ImageSpec, KubernetesVersion, Part, Progress, Spec, Summary,
+    Testbed, Tls,
 };
 
+use self::up::Up;
 use crate::report;
 
 /// Real etcd and Kubernetes clusters on this machine, without Docker
@@ -43,42 +46,17 @@ enum Command {
     },
 }
 
-/// Options with CLUSTER= in front count for that cluster alone
-#[derive(Debug, ClapArgs)]
-struct Up {
-    /// Number of clusters
-    #[arg(default_value_t = 2)]
-    count: usize,
-    /// Names of the clusters [default: c1, c2, …]
-    #[arg(long, value_delimiter = ',')]
-    names: Vec<String>,
-    /// Nodes per cluster (1 if no number is given)
-    #[arg(long, value_name = "[CLUSTER=]NUMBER", num_args = 0..=1, default_missing_value = "1", require_equals = true)]
-    nodes: Vec<String>,
-    /// Kubernetes version
-    #[arg(long, value_name = "[CLUSTER=]VERSION")]
-    kubernetes: Vec<String>,
-    /// IP families, the primary one first
-    #[arg(long, value_name = "[CLUSTER=]FAMILIES")]
-    families: Vec<String>,
-    /// Admission plugins beside the default ones
-    #[arg(long, value_name = "[CLUSTER=]PLUGINS")]
-    admission_plugins: Vec<String>,
-    /// A further argument of the API server, such as --watch-cache=false
-    #[arg(long, value_name = "[CLUSTER=]ARG", allow_hyphen_values = true)]
-    apiserver_arg: Vec<String>,
-    /// CoreDNS on the first node of each cluster
-    #[arg(long)]
-    dns: bool,
-    #[command(flatten)]
-    place: Place,
-}
-
 #[derive(Debug, ClapArgs)]
 struct Etcd {
     /// Number of members
     #[arg(long, default_value_t = 1)]
     members: u8,
+    /// The members have certificates
+    #[arg(long)]
+    tls: bool,
+    /// Clients need certificates too
+    #[arg(long)]
+    mutual_tls: bool,
     /// Further arguments of each member
     #[arg(last = true)]
     args: Vec<String>,
@@ -176,101 +154,6 @@ impl Args {
     }
 }
 
-impl Up {
-    fn run(self) -> Result<()> {
-        let detach = self.place.detach;
-        let testbed = Testbed::start_with(&self.spec()?, Cache::from_env()?, Progress::stderr())?;
-        report::clusters(&testbed);
-        hold(testbed, detach)
-    }
-
-    fn spec(self) -> Result<Spec> {
-        let mut spec = Spec::clusters(self.count, |cluster| cluster);
-        if !self.names.is_empty() {
-            ensure!(
-                self.names.len() == self.count,
-                "--names: {} are needed",
-                self.count
-            );
-            spec.clusters = self.names.into_iter().map(ClusterSpec::new).collect();
-        }
-        let clusters = &mut spec.clusters;
-        set(clusters, "--nodes", &self.nodes, |cluster, value| {
-            cluster.nodes = value.parse()?;
-            Ok(())
-        })?;
-        set(
-            clusters,
-            "--kubernetes",
-            &self.kubernetes,
-            |cluster, value| {
-                cluster.kubernetes = value.parse()?;
-                Ok(())
-            },
-        )?;
-        set(clusters, "--families", &self.families, |cluster, value| {
-            cluster.families = value.parse::<Families>()?;
-            Ok(())
-        })?;
-        set(
-            clusters,
-            "--admission-plugins",
-            &self.admission_plugins,
-            |cluster, value| {
-                cluster
-                    .admission_plugins
-                    .extend(value.split(',').map(str::to_owned));
-                Ok(())
-            },
-        )?;
-        set(
-            clusters,
-            "--apiserver-arg",
-            &self.apiserver_arg,
-            |cluster, value| {
-                cluster.apiserver_args.push(value.to_owned());
-                Ok(())
-            },
-        )?;
-        for cluster in clusters.iter_mut() {
-            cluster.dns = self.dns && cluster.nodes > 0;
-        }
-        (spec.id, spec.state) = (self.place.id, self.place.state);
-        Ok(spec)
-    }
-}
-
-/// Sets an option of all clusters, or of the one that is named before `=`. Those for one come
-/// last, so that they count whatever the order.
-fn set(
-    clusters: &mut [ClusterSpec],
-    option: &str,
-    values: &[String],
-    apply: impl Fn(&mut ClusterSpec, &str) -> Result<()>,
-) -> Result<()> {
-    let split = |value: &'_ String| {
-        let (name, rest) = value.split_once('=')?;
-        let index = clusters.iter().position(|cluster| cluster.name == name);
-        // An argument of the API server has a = of its own.
-        (index.is_some() || !name.starts_with('-'))
-            .then(|| (name.to_owned(), index, rest.to_owned()))
-    };
-    let (one, all): (Vec<_>, Vec<_>) = values
-        .iter()
-        .map(|value| (split(value), value))
-        .partition(|(one, _)| one.is_some());
-    for (_, value) in all {
-        for cluster in clusters.iter_mut() {
-            apply(cluster, value).with_context(|| format!("{option} {value}"))?;
-        }
-    }
-    for (name, index, value) in one.into_iter().filter_map(|(one, _)| one) {
-        let index = index.with_context(|| format!("{option}: there is no cluster {name}"))?;
-        apply(&mut clusters[index], &value).with_context(|| format!("{option} {name}={value}"))?;
-    }
-    Ok(())
-}
-
 impl Etcd {
     fn run(self) -> Result<()> {
         let spec = Spec {
@@ -279,7 +162,20 @@ impl Etcd {
             ..Spec::default()
         };
         let mut testbed = Testbed::start_with(&spec, Cache::from_env()?, Progress::stderr())?;
-        let etcd = testbed.start_etcd("registry", self.members, &self.args)?;
+        let tls = match (self.tls, self.mutual_tls) {
+            (_, true) => Tls::Mutual,
+            (true, false) => Tls::Server,
+            (false, false) => Tls::Off,
+        };
+        let etcd_spec = EtcdSpec {
+            members: self.members,
+            tls,
+            args: self.args,
+        };
+        let etcd = testbed.start_etcd("registry", &etcd_spec)?;
+        if let Some(authority) = etcd.authority() {
+            report::identity(authority, &authority.issue("root")?);
+        }
         report::etcd(&testbed, &etcd);
         hold(testbed, self.place.detach)
     }

@@ -9,8 +9,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Serialize};
 
 use crate::{
+    authority::Authority,
     clock::wait_for,
     part::Part,
     state::{PORTS_PER_MEMBER, Registry, State},
@@ -22,11 +24,35 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A quota that no test fills; the default of 2 GiB would be met by the larger benchmarks.
 const QUOTA_BYTES: u64 = 8 << 30;
 
+/// What clients of an etcd must show.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tls {
+    /// Plain HTTP.
+    #[default]
+    Off,
+    /// The server has a certificate.
+    Server,
+    /// Clients need one too, of the same authority.
+    Mutual,
+}
+
+/// An etcd for a registry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EtcdSpec {
+    /// 1, 3 or 5.
+    pub members: u8,
+    /// Between clients and members; members talk plainly to each other.
+    pub tls: Tls,
+    /// Further arguments of each member.
+    pub args: Vec<String>,
+}
+
 /// One, three or five etcd servers that form one store.
 #[derive(Debug)]
 pub struct Etcd {
     name: String,
     members: Vec<Member>,
+    authority: Option<Authority>,
 }
 
 /// One server of an [`Etcd`].
@@ -34,45 +60,42 @@ pub struct Etcd {
 pub struct Member {
     part: Part,
     data: PathBuf,
-    client: SocketAddr,
+    endpoint: String,
     metrics: SocketAddr,
 }
 
 impl Etcd {
     /// Starts the members; [`Etcd::wait_healthy`] tells when they are ready.
-    pub(crate) fn start(
-        state: &State,
-        registry: &Registry,
-        program: &Path,
-        args: &[String],
-    ) -> Result<Self> {
-        let members = (0..registry.members)
-            .map(|index| {
-                let name = member_name(registry, index);
-                let ports = member_ports(registry, index);
-                let mut launch = state.launch(&name, program.to_owned(), &ports);
-                launch.args = arguments(state, registry, index);
-                launch.args.extend(args.iter().cloned());
-                let part = Part::start(&state.folder, launch)?;
-                Ok(Member::of(state, registry, index, part))
-            })
-            .collect::<Result<_>>()?;
-        Ok(Self {
-            name: registry.name.clone(),
-            members,
+    pub(crate) fn start(state: &State, registry: &Registry, program: &Path) -> Result<Self> {
+        let authority = authority(state, registry)?;
+        if let Some(authority) = &authority {
+            authority.issue("server")?;
+        }
+        Self::new(state, registry, |index| {
+            let name = member_name(registry, index);
+            let ports = member_ports(registry, index);
+            let mut launch = state.launch(&name, program.to_owned(), &ports);
+            launch.args = arguments(state, registry, index);
+            launch.args.extend(registry.spec.args.iter().cloned());
+            Part::start(&state.folder, launch)
         })
     }
 
     pub(crate) fn attach(state: &State, registry: &Registry) -> Result<Self> {
-        let members = (0..registry.members)
-            .map(|index| {
-                let part = Part::attach(&state.folder, &member_name(registry, index))?;
-                Ok(Member::of(state, registry, index, part))
-            })
+        Self::new(state, registry, |index| {
+            Part::attach(&state.folder, &member_name(registry, index))
+        })
+    }
+
+    fn new(state: &State, registry: &Registry, part: impl Fn(u8) -> Result<Part>) -> Result<Self> {
+        let members = (0..registry.spec.members)
+            .map(|index| Ok(Member::of(state, registry, index, part(index)?)))
             .collect::<Result<_>>()?;
+        let authority = authority(state, registry)?;
         Ok(Self {
             name: registry.name.clone(),
             members,
+            authority,
         })
     }
 
@@ -84,6 +107,11 @@ impl Etcd {
     /// The client URLs of all members.
     pub fn endpoints(&self) -> Vec<String> {
         self.members.iter().map(Member::endpoint).collect()
+    }
+
+    /// Who signs its certificate and those of its clients, if it has TLS.
+    pub fn authority(&self) -> Option<&Authority> {
+        self.authority.as_ref()
     }
 
     /// All members.
@@ -126,16 +154,42 @@ impl Etcd {
     }
 }
 
+impl Default for EtcdSpec {
+    /// One member, plain HTTP.
+    fn default() -> Self {
+        Self {
+            members: 1,
+            tls: Tls::Off,
+            args: Vec::new(),
+        }
+    }
+}
+
+impl EtcdSpec {
+    /// So many members, plain HTTP.
+    pub fn members(members: u8) -> Self {
+        Self {
+            members,
+            ..Self::default()
+        }
+    }
+
+    /// With TLS.
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = tls;
+        self
+    }
+}
+
 impl Member {
     fn of(state: &State, registry: &Registry, index: u8, part: Part) -> Self {
-        let [client, _, metrics] =
-            member_ports(registry, index).map(|offset| loopback(state.slot.port(offset)));
-        let data = data_folder(state, registry, index);
+        let [_, _, metrics] = member_ports(registry, index);
         Self {
             part,
-            data,
-            client,
-            metrics,
+            data: data_folder(state, registry, index),
+            endpoint: client_url(state, registry, index),
+            metrics: loopback(state.slot.port(metrics)),
         }
     }
 
@@ -146,7 +200,7 @@ impl Member {
 
     /// Its client URL.
     pub fn endpoint(&self) -> String {
-        format!("http://{}", self.client)
+        self.endpoint.clone()
     }
 
     /// The URL of its /metrics and /health, without TLS or password.
@@ -191,7 +245,7 @@ impl Member {
 }
 
 fn member_name(registry: &Registry, index: u8) -> String {
-    if registry.members == 1 {
+    if registry.spec.members == 1 {
         return registry.name.clone();
     }
     format!("{}-{}", registry.name, index + 1)
@@ -210,16 +264,57 @@ fn loopback(port: u16) -> SocketAddr {
     ([127, 0, 0, 1], port).into()
 }
 
+fn client_url(state: &State, registry: &Registry, index: u8) -> String {
+    let scheme = match registry.spec.tls {
+        Tls::Off => "http",
+        Tls::Server | Tls::Mutual => "https",
+    };
+    format!(
+        "{scheme}://{}",
+        loopback(state.slot.port(member_ports(registry, index)[0]))
+    )
+}
+
+fn authority(state: &State, registry: &Registry) -> Result<Option<Authority>> {
+    match registry.spec.tls {
+        Tls::Off => Ok(None),
+        Tls::Server | Tls::Mutual => {
+            Authority::open(state.folder.join("certs").join(&registry.name)).map(Some)
+        }
+    }
+}
+
+fn tls_arguments(state: &State, registry: &Registry) -> Vec<String> {
+    let folder = state.folder.join("certs").join(&registry.name);
+    let file = |option: &str, name: &str| format!("--{option}={}", folder.join(name).display());
+    let server = [
+        file("cert-file", "server.crt"),
+        file("key-file", "server.key"),
+    ];
+    match registry.spec.tls {
+        Tls::Off => Vec::new(),
+        Tls::Server => server.into(),
+        Tls::Mutual => {
+            let mutual = [
+                "--client-cert-auth".into(),
+                file("trusted-ca-file", "ca.crt"),
+            ];
+            server.into_iter().chain(mutual).collect()
+        }
+    }
+}
+
 fn arguments(state: &State, registry: &Registry, index: u8) -> Vec<String> {
     let url = |port_offset| format!("http://{}", loopback(state.slot.port(port_offset)));
-    let [client, peer, metrics] = member_ports(registry, index).map(url);
-    let cluster: Vec<_> = (0..registry.members)
+    let [_, peer, metrics] = member_ports(registry, index).map(url);
+    let client = client_url(state, registry, index);
+    let cluster: Vec<_> = (0..registry.spec.members)
         .map(|index| {
             let peer = member_ports(registry, index)[1];
             format!("{}={}", member_name(registry, index), url(peer))
         })
         .collect();
-    vec![
+    let mut arguments = vec![
         format!("--name={}", member_name(registry, index)),
         format!(
             "--data-dir={}",
@@ -237,7 +332,9 @@ fn arguments(state: &State, registry: &Registry, index: u8) -> Vec<String> {
         // would lose it.
         "--unsafe-no-fsync".into(),
         "--log-level=warn".into(),
-    ]
+    ];
+    arguments.extend(tls_arguments(state, registry));
+    arguments
 }
 
 /// The body of a plain HTTP answer.

@@ -24,6 +24,7 @@
 //! left behind is removed by the next start, or by `testbed down`.
 
 mod addresses;
+mod authority;
 mod cache;
 mod cancel;
 mod cgroups;
@@ -50,11 +51,12 @@ mod state;
 mod testbed;
 mod version;
 
+pub use authority::{Authority, Identity};
 pub use cache::{CACHE_ENV, Cache};
 pub use cancel::Cancel;
 pub use clock::{Stopwatch, wait_for};
 pub use cluster::Cluster;
-pub use etcd::{Etcd, Member};
+pub use etcd::{Etcd, EtcdSpec, Member, Tls};
 pub use gobuild::Builder;
 pub use image::{ImageFile, ImageSpec, TEST_IMAGE};
 pub use node::Node;
@@ -65,3 +67,7 @@ pub use spec::{CLUSTERS_MAX, ClusterSpec, Families, Family, NODES_MAX, Spec};
 pub use state::STATE_ENV;
 pub use testbed::{PartSummary, Summary, Testbed};
 pub use version::{COREDNS_VERSION, ETCD_VERSION, KubernetesVersion, MCS_API_VERSION};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

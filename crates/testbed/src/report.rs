@@ -1,7 +1,7 @@
 //! What the command prints.
 #![expect(clippy::print_stdout, reason = "the results of a command for people")]
 
-use tombolo_testbed::{Etcd, Summary, Testbed};
+use tombolo_testbed::{Authority, Etcd, Identity, Summary, Testbed};
 
 /// What went wrong, with its causes.
 #[expect(clippy::print_stderr, reason = "beside results on stdout")]
@@ -52,6 +52,13 @@ pub(crate) fn clusters(testbed: &Testbed) {
 pub(crate) fn etcd(testbed: &Testbed, etcd: &Etcd) {
     println!("etcd: {}", etcd.endpoints().join(","));
     println!("state: {}", testbed.folder().display());
+}
+
+/// What clients of an etcd with TLS need.
+pub(crate) fn identity(authority: &Authority, client: &Identity) {
+    println!("authority: {}", authority.certificate().display());
+    println!("client certificate: {}", client.certificate.display());
+    println!("client key: {}", client.key.display());
 }
 
 /// All testbeds and their parts.

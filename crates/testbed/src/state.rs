@@ -18,7 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     addresses::{PORTS_PER_SLOT, SLOTS, Slot},
-    cgroups, netcut, network,
+    cgroups,
+    etcd::EtcdSpec,
+    netcut, network,
     process::ProcessId,
     programs,
     record::{Launch, Place, Record},
@@ -32,7 +34,7 @@ pub const STATE_ENV: &str = "TOMBOLO_TESTBED_STATE";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Registry {
     pub(crate) name: String,
-    pub(crate) members: u8,
+    pub(crate) spec: EtcdSpec,
     /// Offset of the first member's first port in the slot.
     pub(crate) port_offset: u16,
 }
@@ -126,16 +128,21 @@ impl State {
     }
 
     /// Adds a group of etcd servers and gives it ports.
-    pub(crate) fn add_registry(&mut self, name: &str, members: u8) -> Result<Registry> {
+    pub(crate) fn add_registry(&mut self, name: &str, spec: &EtcdSpec) -> Result<Registry> {
+        let members = spec.members;
+        ensure!(
+            is_name(name),
+            "etcd name {name:?}: small letters, digits, . and - only"
+        );
         ensure!(matches!(members, 1 | 3 | 5), "etcd has 1, 3 or 5 members");
         ensure!(
-            self.registries.iter().all(|registry| registry.name != name),
-            "there is a registry {name} already"
+            name != "etcd" && self.registries.iter().all(|registry| registry.name != name),
+            "there is an etcd {name} already"
         );
         let used: u8 = self
             .registries
             .iter()
-            .map(|registry| registry.members)
+            .map(|registry| registry.spec.members)
             .sum();
         let port_offset = REGISTRY_PORTS + u16::from(used) * PORTS_PER_MEMBER;
         ensure!(
@@ -144,7 +151,7 @@ impl State {
         );
         let registry = Registry {
             name: name.into(),
-            members,
+            spec: spec.clone(),
             port_offset,
         };
         self.registries.push(registry.clone());

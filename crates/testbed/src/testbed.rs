@@ -16,7 +16,7 @@ use crate::{
     cluster::Cluster,
     command,
     control_plane::{self, Place},
-    etcd::Etcd,
+    etcd::{Etcd, EtcdSpec, Tls},
     gobuild::Builder,
     image::ImageSpec,
     kubeconfig::{Access, kubeconfig},
@@ -168,7 +168,7 @@ impl Testbed {
             "starting etcd, state in {}",
             state.folder.display()
         ));
-        let etcd = Etcd::start(state, &etcd_of_clusters(), &programs.etcd, &[])?;
+        let etcd = Etcd::start(state, &etcd_of_clusters(), &programs.etcd)?;
         etcd.wait_healthy()?;
         self.clusters = places(state, programs, Some(&etcd), |place| {
             progress.say(format!(
@@ -183,15 +183,17 @@ impl Testbed {
         Ok(())
     }
 
-    /// Starts an etcd of 1, 3 or 5 members for a registry, and waits until it is healthy. `args`
-    /// are further arguments of each member.
+    /// Starts an etcd for a registry and waits until it is healthy.
     ///
     /// # Errors
     /// When there is one of this name already, or it does not start.
-    pub fn start_etcd(&mut self, name: &str, members: u8, args: &[String]) -> Result<Etcd> {
+    pub fn start_etcd(&mut self, name: &str, spec: &EtcdSpec) -> Result<Etcd> {
         let program = Builder::new(self.cache.clone(), self.progress.clone()).etcd()?;
-        let registry = self.state.add_registry(name, members)?;
-        let etcd = Etcd::start(&self.state, &registry, &program, args)?;
+        if spec.tls != Tls::Off {
+            programs::ensure(programs::FOR_CLUSTERS, &self.cache, &self.progress)?;
+        }
+        let registry = self.state.add_registry(name, spec)?;
+        let etcd = Etcd::start(&self.state, &registry, &program)?;
         etcd.wait_healthy()?;
         Ok(etcd)
     }
@@ -346,7 +348,7 @@ fn places(
 fn etcd_of_clusters() -> Registry {
     Registry {
         name: "etcd".into(),
-        members: 1,
+        spec: EtcdSpec::default(),
         port_offset: 0,
     }
 }

@@ -4,7 +4,9 @@
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
-use tombolo_testbed::{Builder, Cache, ClusterSpec, Progress, Spec, Testbed, is_root, wait_for};
+use tombolo_testbed::{
+    Builder, Cache, ClusterSpec, EtcdSpec, Progress, Spec, Testbed, Tls, is_root, wait_for,
+};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -128,7 +130,9 @@ fn etcd_members_are_killed_cut_off_and_wiped() {
     let mut testbed = Testbed::start(&Spec::default()).unwrap();
     let folder = testbed.folder().to_owned();
     let devices = network_devices();
-    let etcd = testbed.start_etcd("registry", 3, &[]).unwrap();
+    let etcd = testbed
+        .start_etcd("registry", &EtcdSpec::members(3))
+        .unwrap();
     assert_eq!(etcd.endpoints().len(), 3);
     let [first, second, third] = etcd.members() else {
         unreachable!("three members")
@@ -195,7 +199,7 @@ fn etcd_of_two_testbeds_do_not_meet() {
     let mut testbeds = [0, 1].map(|_| Testbed::start(&Spec::default()).unwrap());
     let [one, other] = testbeds
         .each_mut()
-        .map(|bed| bed.start_etcd("registry", 1, &[]).unwrap());
+        .map(|bed| bed.start_etcd("registry", &EtcdSpec::default()).unwrap());
     assert_ne!(one.endpoints(), other.endpoints());
     let [first, second] = testbeds;
     drop(first);
@@ -210,4 +214,31 @@ fn etcd_of_two_testbeds_do_not_meet() {
         .unwrap();
     drop(attached);
     other.wait_healthy().unwrap();
+}
+
+#[test]
+fn etcd_with_mutual_tls() {
+    let mut testbed = Testbed::start(&Spec::default()).unwrap();
+    let spec = EtcdSpec::default().tls(Tls::Mutual);
+    let etcd = testbed.start_etcd("registry", &spec).unwrap();
+    let authority = etcd.authority().unwrap();
+    let client = authority.issue("east").unwrap();
+    let url = format!("{}/version", etcd.endpoints()[0]);
+    let mut curl = Command::new("curl");
+    curl.args(["-sf", "--cacert"])
+        .arg(authority.certificate())
+        .arg(&url);
+    assert!(
+        !curl.output().unwrap().status.success(),
+        "without a certificate"
+    );
+    curl.arg("--cert")
+        .arg(client.certificate)
+        .arg("--key")
+        .arg(client.key);
+    let answer = curl.output().unwrap();
+    assert!(
+        String::from_utf8_lossy(&answer.stdout).contains("etcdserver"),
+        "{answer:?}"
+    );
 }
