@@ -181,6 +181,14 @@ pub fn check_service_name(name: &str) -> Result<(), NameError> {
     Ok(())
 }
 
+/// Whether a tool may store its configuration of a service under this kind: one DNS label.
+pub fn check_config_kind(kind: &str) -> Result<(), NameError> {
+    match label_problem(kind) {
+        Some(problem) => Err(NameError::new("configuration kind", kind, problem)),
+        None => Ok(()),
+    }
+}
+
 macro_rules! text {
     ($($name:ident),*) => {$(
         impl fmt::Display for $name {
