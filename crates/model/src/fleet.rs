@@ -79,6 +79,13 @@ pub enum FleetInput {
         /// Its value.
         record: Option<Record>,
     },
+    /// A record is there but cannot be read: the last one that could stays in use.
+    Unreadable {
+        /// Whose it is.
+        origin: Origin,
+        /// Its place.
+        key: RecordKey,
+    },
     /// A full listing begins: what is not seen until it ends is not there.
     ListBegan,
     /// The listing is complete.
@@ -205,6 +212,7 @@ impl Fleet {
                 key,
                 record,
             } => self.record(&origin, key, record),
+            FleetInput::Unreadable { origin, key } => self.unreadable(&origin, &key),
         }
     }
 
@@ -310,6 +318,36 @@ impl Fleet {
             let holders = self.holders.entry(service.clone()).or_default();
             holders.insert(origin.cluster.clone());
             self.dirty.insert(service);
+        }
+    }
+
+    /// Keeps the last readable value of a record, if there was one.
+    fn unreadable(&mut self, origin: &Origin, key: &RecordKey) {
+        let seen = self.listing;
+        let regions = self.clusters.get_mut(&origin.cluster);
+        let Some(partition) = regions.and_then(|regions| regions.get_mut(&origin.region)) else {
+            return;
+        };
+        match key {
+            RecordKey::Session => see(partition.session.as_mut(), seen),
+            RecordKey::Synced => see(partition.synced.as_mut(), seen),
+            RecordKey::Left => see(partition.left.as_mut(), seen),
+            RecordKey::Export(service) => {
+                let held = partition.services.get_mut(service);
+                see(held.and_then(|held| held.export.as_mut()), seen);
+            }
+            RecordKey::Endpoint {
+                service,
+                protocol,
+                address,
+            } => {
+                let held = partition.services.get_mut(service);
+                see(
+                    held.and_then(|h| h.entries.get_mut(&(*address, *protocol))),
+                    seen,
+                );
+            }
+            RecordKey::Owner | RecordKey::Report | RecordKey::Config { .. } => {}
         }
     }
 
@@ -465,6 +503,14 @@ fn hold<T: PartialEq>(slot: &mut Option<Held<T>>, value: Option<T>, seen: u32) -
         }
         (Some(held), None) => std::mem::replace(&mut held.present, false),
         (None, None) => false,
+    }
+}
+
+/// Marks a record as still there.
+fn see<T>(slot: Option<&mut Held<T>>, listing: u32) {
+    if let Some(held) = slot {
+        held.seen = listing;
+        held.present = true;
     }
 }
 

@@ -1,5 +1,10 @@
 //! Tombolo's own names: labels, annotations, managers (BEHAVIOUR, "Own names").
 
+use mcs_api::well_known::LABEL_SERVICE_NAME;
+
+use crate::names::{ObjectName, ServiceKey};
+use crate::object::SliceObject;
+
 /// Label on every object that Tombolo creates.
 pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Its value.
@@ -46,3 +51,12 @@ pub const OTHER_TOOLS_PREFIXES: [&str; 8] = [
     "kustomize.toolkit.fluxcd.io/",
     "meta.helm.sh/",
 ];
+
+/// The import that a slice of ours was made for; `None` for every other slice.
+pub fn import_of(slice: &SliceObject) -> Option<ServiceKey> {
+    if slice.meta.label(LABEL_SLICE_MANAGED_BY) != Some(SLICE_MANAGED_BY) {
+        return None;
+    }
+    let name = slice.meta.label(LABEL_SERVICE_NAME)?;
+    Some(slice.meta.key.sibling(&ObjectName::new(name)))
+}

@@ -14,7 +14,7 @@ use crate::object::{
 };
 use crate::own::{
     FOREIGN_SLICE_MANAGERS, LABEL_MANAGED_BY, LABEL_SLICE_MANAGED_BY, LABEL_SLICE_SERVICE,
-    MANAGED_BY, SLICE_MANAGED_BY,
+    MANAGED_BY, SLICE_MANAGED_BY, import_of,
 };
 use crate::service::IpFamily;
 
@@ -348,10 +348,7 @@ fn place_of(config: &Config, slice: &SliceObject) -> SlicePlace {
     }
     let manager = slice.meta.label(LABEL_SLICE_MANAGED_BY);
     if manager == Some(SLICE_MANAGED_BY) {
-        return match slice.meta.label(LABEL_SERVICE_NAME) {
-            Some(name) => SlicePlace::Mirrored(key.sibling(&ObjectName::new(name))),
-            None => SlicePlace::Foreign,
-        };
+        return import_of(slice).map_or(SlicePlace::Foreign, SlicePlace::Mirrored);
     }
     let foreign_manager = manager.is_some_and(|manager| {
         FOREIGN_SLICE_MANAGERS.contains(&manager)
