@@ -457,3 +457,6 @@ pub(crate) fn shown(key: &[u8]) -> String {
         .take(SHOWN_LEN_MAX)
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

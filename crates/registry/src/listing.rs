@@ -10,9 +10,10 @@ use tombolo_model::names::ServiceKey;
 use tombolo_model::record::{ExportRecord, Origin, Record, RecordKey};
 
 use crate::error::Error;
-use crate::event::{Event, Rejection, State, event};
+use crate::event::Rejection;
 use crate::key::{KeyError, KeyRange, Place, shown};
 use crate::registry::{Registry, Selection};
+use crate::value::decode_record;
 
 /// Keys in a page: etcd counts the rest of the range for every page, so few large ones are fast
 /// (measured in DESIGN §2.2).
@@ -202,24 +203,20 @@ impl<T> Listing<T> {
         loop {
             let page = registry.scan(range.clone(), PAGE_LEN).await?;
             for found in &page.items {
-                match event(
-                    registry.layout(),
-                    &found.key,
-                    Some(&found.value),
-                    found.revision,
-                ) {
-                    Some(Event::Record {
-                        origin, key, state, ..
-                    }) if wanted(&key) => match state {
-                        State::Present(record) => self.items.extend(item(origin, key, record)),
-                        State::Rejected(rejection) => self.reject(&found.key, rejection),
-                        State::Gone => {}
-                    },
-                    Some(Event::Stray {
-                        rejection: Some(rejection),
-                        ..
-                    }) => self.reject(&found.key, rejection),
-                    _other => {}
+                match registry.layout().parse(&found.key) {
+                    Ok(Place::Record { origin, key }) if wanted(&key) => {
+                        match decode_record(&origin, &key, &found.value) {
+                            Ok(record) => self.items.extend(item(origin, key, record)),
+                            Err(error) => self.reject(&found.key, Rejection::from(&error)),
+                        }
+                    }
+                    Ok(
+                        Place::Record { .. }
+                        | Place::Member(_)
+                        | Place::Settings(_)
+                        | Place::Replicator(_),
+                    ) => {}
+                    Err(error) => self.reject(&found.key, Rejection::from(&error)),
                 }
             }
             let Some(last) = page.items.last().filter(|_| page.more) else {

@@ -294,3 +294,6 @@ fn check_text(field: &'static str, text: &str) -> Result<(), ValueError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -312,19 +312,29 @@ impl Inner {
     }
 
     pub(super) fn standing(&self, layout: &Layout, origin: &Origin) -> Standing {
+        let owner = |record| match record {
+            Record::Owner(owner) | Record::Left(owner) => Some(owner),
+            Record::Session(_)
+            | Record::Synced(_)
+            | Record::Report(_)
+            | Record::Export(_)
+            | Record::Endpoint(_)
+            | Record::Config(_) => None,
+        };
+        let session = |record| match record {
+            Record::Session(session) => Some(session),
+            Record::Owner(_)
+            | Record::Left(_)
+            | Record::Synced(_)
+            | Record::Report(_)
+            | Record::Export(_)
+            | Record::Endpoint(_)
+            | Record::Config(_) => None,
+        };
         Standing {
-            owner: self.held(layout, origin, &RecordKey::Owner, |record| match record {
-                Record::Owner(owner) => Some(owner),
-                _ => None,
-            }),
-            session: self.held(layout, origin, &RecordKey::Session, |record| match record {
-                Record::Session(session) => Some(session),
-                _ => None,
-            }),
-            left: self.held(layout, origin, &RecordKey::Left, |record| match record {
-                Record::Left(owner) => Some(owner),
-                _ => None,
-            }),
+            owner: self.held(layout, origin, &RecordKey::Owner, owner),
+            session: self.held(layout, origin, &RecordKey::Session, session),
+            left: self.held(layout, origin, &RecordKey::Left, owner),
         }
     }
 
