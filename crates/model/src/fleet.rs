@@ -65,10 +65,6 @@ impl FleetService {
 
 /// One thing that a reader of the registry learns.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all are records, and none is kept"
-)]
 pub enum FleetInput {
     /// A record appeared, changed or (`None`) went.
     Record {

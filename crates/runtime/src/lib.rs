@@ -1,1 +1,68 @@
 //! Subcommands of the tombolo binary: arguments, wiring and output.
+//!
+//! ```text
+//! arguments ─args─► checked input ─input─► clusterset ─► view ─print─► table, JSON, YAML
+//! ```
+//!
+//! Each command is a module of its own; what a clusterset is made of is wired in `clusterset`.
+
+mod args;
+mod clusterset;
+mod exit;
+mod input;
+mod plan;
+mod print;
+mod table;
+mod up;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::{Cli, Command};
+use crate::input::Refusal;
+
+pub use crate::exit::Exit;
+
+/// Runs the program with the arguments of this process.
+pub fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let is_asked = !error.use_stderr();
+            // Help that nobody can read any more is no failure.
+            let _nobody = error.print();
+            return if is_asked {
+                Exit::Well.into()
+            } else {
+                Exit::Usage.into()
+            };
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            print::complain(&format!("cannot start: {error}"));
+            return Exit::Failed.into();
+        }
+    };
+    let result = runtime.block_on(async {
+        match cli.command {
+            Command::Plan(args) => plan::run(args).await,
+            Command::Up(args) => up::run(args).await,
+        }
+    });
+    match result {
+        Ok(exit) => exit.into(),
+        Err(Refusal { exit, messages }) => {
+            for message in messages {
+                print::complain(&message);
+            }
+            exit.into()
+        }
+    }
+}

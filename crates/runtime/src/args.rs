@@ -1,0 +1,98 @@
+//! The command line as it is typed. What it means is checked by each command.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Joins Kubernetes clusters into one clusterset.
+///
+/// A ServiceExport in one cluster makes the Service reachable in every cluster that has the
+/// namespace, as <service>.<namespace>.svc.clusterset.local (Multi-Cluster Services API, KEP-1645).
+#[derive(Debug, Parser)]
+#[command(name = "tombolo", version, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Plan(PlanArgs),
+    Up(UpArgs),
+}
+
+/// Shows what each cluster would hold, from directories of manifests; changes nothing.
+///
+/// Each SOURCE is a directory of Kubernetes manifests and stands for one cluster of the
+/// directory's name; or a single SOURCE holds a directory for each cluster. Read are Namespaces,
+/// Services, EndpointSlices, ServiceExports and ServiceImports from all *.yaml, *.yml and *.json
+/// files; other objects are ignored.
+///
+/// Exit code: 0 all is well, 2 there are conflicts or invalid objects, 1 it cannot be done, 64 the
+/// command line is wrong.
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) sources: SourceArgs,
+
+    /// Show the state after these changes: DIR holds apply/CLUSTER and delete/CLUSTER with
+    /// manifests. May be given several times; applied in order.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) then: Vec<PathBuf>,
+
+    /// What is printed.
+    #[arg(short, long, value_enum, default_value_t = Format::Table, env = "TOMBOLO_OUTPUT")]
+    pub(crate) output: Format,
+}
+
+/// Runs a whole clusterset in this process, from directories of manifests.
+///
+/// Watches the files, and shows what each cluster holds as they change. Ctrl-C ends it.
+#[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    pub(crate) sources: SourceArgs,
+
+    /// Show the state once and end, with the exit code of `plan`.
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+/// Where the clusters are, and what their networks are like.
+#[derive(Debug, Args)]
+pub(crate) struct SourceArgs {
+    /// Directories of manifests: each a cluster, or one that holds a directory per cluster.
+    #[arg(required = true, value_name = "SOURCE")]
+    pub(crate) sources: Vec<PathBuf>,
+
+    /// Write the objects that Tombolo would write to DIR/CLUSTER/*.yaml. DIR must be new, empty or
+    /// from an earlier run; what is no longer wanted is removed.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// The IP families of a cluster's network, in its order. Default: those that its own Services
+    /// name; if none does, those that any Service names; else IPv4.
+    #[arg(long, value_name = "CLUSTER=IPv4,IPv6")]
+    pub(crate) families: Vec<String>,
+
+    /// Where clusterset IPs are taken from: an IPv4 and an IPv6 network.
+    #[arg(
+        long,
+        value_name = "CIDR",
+        env = "TOMBOLO_VIP_CIDR",
+        value_delimiter = ','
+    )]
+    pub(crate) vip_cidr: Vec<String>,
+}
+
+/// Forms of output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Table,
+    /// For scripts.
+    Json,
+    /// For scripts and people.
+    Yaml,
+}

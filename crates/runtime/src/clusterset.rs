@@ -1,0 +1,393 @@
+//! A whole clusterset in one process: directories as clusters, the memory registry between them,
+//! an engine for each. `plan` settles it once, `up` whenever a file changes.
+//!
+//! ```text
+//! manifests ─► store ─► inputs ─► engine ─► effects ─► store, registry
+//!                         ▲                               │
+//!                         └──── fleet ◄── subscription ◄──┘    (one for all clusters)
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
+use jiff::Timestamp;
+use tombolo_cluster::convert::Rejected;
+use tombolo_cluster::manifest::Manifests;
+use tombolo_cluster::store::{KINDS, Store, VipRanges};
+use tombolo_model::config::Config;
+use tombolo_model::engine::Engine;
+use tombolo_model::fleet::{Fleet, FleetInput};
+use tombolo_model::io::{
+    Action, Effect, Input, Outcome, RecordWrite, Refusal, RefusalKind, Source,
+};
+use tombolo_model::merge::Merged;
+use tombolo_model::names::{ClusterName, Region, ServiceKey};
+use tombolo_model::object::{Kind, Object, SliceObject};
+use tombolo_model::record::{Origin, Owner, Record, RecordKey};
+use tombolo_model::service::IpFamily;
+use tombolo_registry::error::Error;
+use tombolo_registry::event::{Event, State};
+use tombolo_registry::key::Layout;
+use tombolo_registry::memory::{MemoryRegistry, MemoryStore};
+use tombolo_registry::registry::Registry as _;
+use tombolo_registry::session::{Claim, NewSession, Opening, TakeOver};
+
+use crate::view::{self, ClusterView, EndpointCount, ExportView, ImportView, View, WarningView};
+
+/// More rounds than any change needs; one more means that two clusters undo each other's work.
+const ROUNDS_MAX: usize = 10_000;
+
+/// Why a clusterset cannot run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClustersetError {
+    /// The registry refused a session.
+    #[error("cluster {cluster} cannot write the registry")]
+    Open {
+        /// Which one.
+        cluster: ClusterName,
+        /// Why.
+        source: Error,
+    },
+    /// It never comes to rest.
+    #[error("the clusterset does not settle after {ROUNDS_MAX} rounds; please report this input")]
+    Unsettled,
+}
+
+/// The clusters and what is between them.
+pub(crate) struct Clusterset {
+    members: BTreeMap<ClusterName, Member>,
+    subscription: BoxStream<'static, Event>,
+    fleet: Fleet,
+}
+
+/// One cluster.
+struct Member {
+    manifests: Manifests,
+    store: Store,
+    engine: Engine,
+    registry: MemoryRegistry,
+    inputs: VecDeque<Input>,
+}
+
+impl Clusterset {
+    /// A clusterset of clusters without objects; each with the families of its network.
+    pub(crate) async fn new(
+        clusters: &BTreeMap<ClusterName, Vec<IpFamily>>,
+        vips: &VipRanges,
+        region: &Region,
+        now: Timestamp,
+    ) -> Result<Self, ClustersetError> {
+        let registry = MemoryStore::new(Layout::default());
+        let mut members = BTreeMap::new();
+        for (cluster, families) in clusters {
+            let store = Store::new(cluster.clone(), families.clone(), vips);
+            let origin = Origin {
+                region: region.clone(),
+                cluster: cluster.clone(),
+            };
+            let registry = registry.registry(origin);
+            let epoch = registry
+                .open(opening(cluster, &store, now))
+                .await
+                .map_err(|source| ClustersetError::Open {
+                    cluster: cluster.clone(),
+                    source,
+                })?;
+            let mut inputs: VecDeque<Input> =
+                KINDS.iter().flat_map(|kind| store.list(*kind)).collect();
+            inputs.push_back(Input::Families(families.clone()));
+            inputs.push_back(Input::Session(Some(epoch)));
+            let engine = Engine::new(Config::new(cluster.clone()));
+            let manifests = Manifests::default();
+            members.insert(
+                cluster.clone(),
+                Member {
+                    manifests,
+                    store,
+                    engine,
+                    registry,
+                    inputs,
+                },
+            );
+        }
+        let subscription = registry.subscribe();
+        Ok(Self {
+            members,
+            subscription,
+            fleet: Fleet::default(),
+        })
+    }
+
+    /// Makes the objects of a cluster those of these manifests; says what it could not hold.
+    pub(crate) fn set_manifests(
+        &mut self,
+        cluster: &ClusterName,
+        manifests: &Manifests,
+        now: Timestamp,
+    ) -> Vec<Rejected> {
+        let Some(member) = self.members.get_mut(cluster) else {
+            return Vec::new();
+        };
+        let changes = member.manifests.changes_to(manifests);
+        let (inputs, rejected) = member.store.change(&changes, now);
+        member.inputs.extend(inputs);
+        member.manifests = manifests.clone();
+        rejected
+    }
+
+    /// Runs all engines until nothing is left to do at this time.
+    pub(crate) async fn settle(&mut self, now: Timestamp) -> Result<(), ClustersetError> {
+        for _ in 0..ROUNDS_MAX {
+            self.pump();
+            let mut is_quiet = true;
+            for member in self.members.values_mut() {
+                is_quiet &= !member.run(now).await;
+            }
+            if is_quiet {
+                return Ok(());
+            }
+        }
+        Err(ClustersetError::Unsettled)
+    }
+
+    /// When an engine wants to run again, if nothing happens before.
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.members
+            .values()
+            .filter_map(|member| member.engine.next_due())
+            .min()
+    }
+
+    /// How many services the engines have planned since the start.
+    pub(crate) fn planned_total(&self) -> u64 {
+        self.members
+            .values()
+            .map(|member| member.engine.planned_total())
+            .sum()
+    }
+
+    /// The clusters' objects.
+    pub(crate) fn stores(&self) -> impl Iterator<Item = &Store> {
+        self.members.values().map(|member| &member.store)
+    }
+
+    /// What the registry has changed, told to all clusters.
+    fn pump(&mut self) {
+        while let Some(Some(event)) = self.subscription.next().now_or_never() {
+            self.take(event);
+        }
+        let inputs = self.fleet.drain();
+        for member in self.members.values_mut() {
+            member.inputs.extend(inputs.iter().cloned());
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        let own = Source::OwnRecords;
+        match event {
+            Event::ListBegan(_) => {
+                self.fleet.observe(FleetInput::ListBegan);
+                self.tell_all(&Input::ListBegan(own));
+            }
+            Event::ListEnded { revision } => {
+                self.fleet.observe(FleetInput::ListEnded);
+                let revision = revision.to_string().into();
+                self.tell_all(&Input::ListEnded {
+                    source: own,
+                    revision,
+                });
+            }
+            Event::Record {
+                origin,
+                key,
+                state,
+                revision,
+            } => {
+                let record = match state {
+                    State::Present(record) => Some(record),
+                    State::Gone => None,
+                    State::Rejected(_) => {
+                        return self.fleet.observe(FleetInput::Unreadable { origin, key });
+                    }
+                };
+                if let Some(member) = self.members.get_mut(&origin.cluster) {
+                    let (key, record) = (key.clone(), record.clone());
+                    member.inputs.push_back(Input::OwnRecord {
+                        key,
+                        record,
+                        revision,
+                    });
+                }
+                self.fleet.observe(FleetInput::Record {
+                    origin,
+                    key,
+                    record,
+                });
+            }
+            // Nobody is granted or drained here, and nothing else writes.
+            Event::Member { .. } | Event::Settings { .. } | Event::Stray { .. } => {}
+        }
+    }
+
+    fn tell_all(&mut self, input: &Input) {
+        for member in self.members.values_mut() {
+            member.inputs.push_back(input.clone());
+        }
+    }
+
+    /// What there is to show.
+    pub(crate) fn view(&self) -> View {
+        let clusters = self
+            .members
+            .iter()
+            .map(|(name, member)| member.view(name))
+            .collect();
+        let mut merges: BTreeMap<ServiceKey, Arc<Merged>> = BTreeMap::new();
+        let mut warnings = Vec::new();
+        for (name, member) in &self.members {
+            for object in member.store.objects() {
+                let Object::ServiceExport(export) = object else {
+                    continue;
+                };
+                let key = &export.meta.key;
+                if !merges.contains_key(key) {
+                    merges.extend(
+                        member
+                            .engine
+                            .merge_of(key)
+                            .map(|merged| (key.clone(), merged)),
+                    );
+                }
+            }
+            warnings.extend(
+                member
+                    .engine
+                    .notes()
+                    .map(|(service, reason, message)| WarningView {
+                        cluster: name.to_string(),
+                        object: format!("ServiceExport {service}"),
+                        reason: reason.to_owned(),
+                        message: message.to_owned(),
+                    }),
+            );
+        }
+        warnings.sort();
+        View {
+            clusters,
+            conflicts: view::conflicts(&merges),
+            warnings,
+            errors: Vec::new(),
+        }
+    }
+}
+
+impl Member {
+    /// Lets the engine do what there is to do; says whether there was anything.
+    async fn run(&mut self, now: Timestamp) -> bool {
+        let is_due = self.engine.next_due().is_some_and(|at| at <= now);
+        if self.inputs.is_empty() && !is_due {
+            return false;
+        }
+        for input in self.inputs.drain(..) {
+            self.engine.observe(now, input);
+        }
+        for Action { id, effect } in self.engine.act(now) {
+            let outcome = match effect {
+                Effect::Publish { writes, .. } => Some(self.publish(writes).await),
+                Effect::Synced(epoch) => {
+                    let record = Some(Record::Synced(epoch));
+                    Some(
+                        self.publish(vec![RecordWrite {
+                            key: RecordKey::Synced,
+                            record,
+                        }])
+                        .await,
+                    )
+                }
+                effect => self.store.execute(&effect, now).map(|reply| {
+                    self.inputs.extend(reply.changes);
+                    reply.outcome
+                }),
+            };
+            self.inputs
+                .extend(outcome.map(|outcome| Input::Outcome { id, outcome }));
+        }
+        true
+    }
+
+    async fn publish(&self, writes: Vec<RecordWrite>) -> Outcome {
+        match self.registry.apply(writes).await {
+            Ok(revision) => Outcome::Published(revision),
+            Err(error) => Outcome::Refused(Refusal {
+                kind: RefusalKind::Other,
+                message: error.to_string().into(),
+            }),
+        }
+    }
+
+    fn view(&self, name: &ClusterName) -> ClusterView {
+        let mut counts: BTreeMap<ServiceKey, EndpointCount> = BTreeMap::new();
+        let (mut exports, mut imports) = (Vec::new(), Vec::new());
+        for object in self.store.objects() {
+            match object {
+                Object::EndpointSlice(slice) => count(slice, &mut counts),
+                Object::ServiceExport(export) => exports.push(ExportView::from(&**export)),
+                Object::ServiceImport(import) => {
+                    debug_assert!(
+                        Kind::EndpointSlice < Kind::ServiceImport,
+                        "slices are counted"
+                    );
+                    let endpoints = counts.get(&import.meta.key).copied().unwrap_or_default();
+                    imports.push(ImportView::new(import, endpoints));
+                }
+                Object::Namespace(_) | Object::Service(_) => {}
+            }
+        }
+        ClusterView {
+            name: name.to_string(),
+            families: self
+                .store
+                .families()
+                .iter()
+                .map(|family| family.as_str())
+                .collect(),
+            exports,
+            imports,
+        }
+    }
+}
+
+/// Adds the endpoints of a slice, if it is ours, to its import.
+fn count(slice: &SliceObject, counts: &mut BTreeMap<ServiceKey, EndpointCount>) {
+    let Some(service) = tombolo_model::own::import_of(slice) else {
+        return;
+    };
+    let of_import = counts.entry(service).or_default();
+    of_import.all += slice.endpoints.len();
+    of_import.ready += slice
+        .endpoints
+        .iter()
+        .filter(|e| e.conditions.ready)
+        .count();
+}
+
+/// The session of a cluster that has no other process.
+fn opening(cluster: &ClusterName, store: &Store, now: Timestamp) -> Opening {
+    Opening {
+        owner: Owner {
+            uid: cluster.as_str().into(),
+        },
+        session: NewSession {
+            holder: "tombolo".into(),
+            started: now,
+            software: env!("CARGO_PKG_VERSION").into(),
+            families: store.families().to_vec(),
+            service_cidrs: store.service_cidrs(),
+            blind_since: None,
+        },
+        claim: Claim::Leader,
+        take_over: TakeOver::Refuse,
+    }
+}

@@ -1,0 +1,206 @@
+//! What `plan` and `up` read before they begin: clusters, their families, where addresses come
+//! from. Everything that is wrong is said at once.
+
+use std::collections::BTreeMap;
+use std::error::Error as StdError;
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+use jiff::{SignedDuration, Timestamp};
+use tombolo_cluster::families::default_families;
+use tombolo_cluster::manifest::{Declared, Manifests, Problem, find_clusters};
+use tombolo_cluster::store::VipRanges;
+use tombolo_model::names::ClusterName;
+use tombolo_model::service::IpFamily;
+
+use crate::args::SourceArgs;
+use crate::exit::Exit;
+use crate::view::ErrorView;
+
+/// Why a command cannot begin: what to tell and how to end.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) exit: Exit,
+    pub(crate) messages: Vec<String>,
+}
+
+impl Refusal {
+    /// The command line is wrong.
+    pub(crate) fn usage(messages: Vec<String>) -> Self {
+        Self {
+            exit: Exit::Usage,
+            messages,
+        }
+    }
+
+    /// It cannot be done.
+    pub(crate) fn failed(message: String) -> Self {
+        Self {
+            exit: Exit::Failed,
+            messages: vec![message],
+        }
+    }
+
+    /// It cannot be done, for each of these reasons.
+    pub(crate) fn of<E: StdError>(errors: &[E]) -> Self {
+        Self {
+            exit: Exit::Failed,
+            messages: errors.iter().map(|e| chain(e)).collect(),
+        }
+    }
+}
+
+/// An error with all its causes, on one line.
+pub(crate) fn chain(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+/// The checked arguments that `plan` and `up` share.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) clusters: BTreeMap<ClusterName, PathBuf>,
+    pub(crate) vips: VipRanges,
+    families: BTreeMap<ClusterName, Vec<IpFamily>>,
+}
+
+impl TryFrom<&SourceArgs> for Setup {
+    type Error = Refusal;
+
+    fn try_from(args: &SourceArgs) -> Result<Self, Refusal> {
+        let SourceArgs {
+            sources,
+            out: _,
+            families,
+            vip_cidr,
+        } = args;
+        let mut wrong = Vec::new();
+        let vips = vip_ranges(vip_cidr).unwrap_or_else(|message| {
+            wrong.push(format!("--vip-cidr: {message}"));
+            VipRanges::default()
+        });
+        let given: Vec<_> = families
+            .iter()
+            .filter_map(|text| match cluster_families(text) {
+                Ok(pair) => Some(pair),
+                Err(message) => {
+                    wrong.push(format!("--families {text}: {message}"));
+                    None
+                }
+            })
+            .collect();
+        if !wrong.is_empty() {
+            return Err(Refusal::usage(wrong));
+        }
+        let clusters = find_clusters(sources).map_err(|errors| Refusal::of(&errors))?;
+        let mut families = BTreeMap::new();
+        for (cluster, list) in given {
+            if !clusters.contains_key(&cluster) {
+                let known: Vec<&str> = clusters.keys().map(ClusterName::as_str).collect();
+                let known = known.join(", ");
+                wrong.push(format!(
+                    "--families: no cluster is named {cluster}, there are {known}"
+                ));
+            } else if families.insert(cluster.clone(), list).is_some() {
+                wrong.push(format!("--families: {cluster} is there twice"));
+            }
+        }
+        if wrong.is_empty() {
+            Ok(Self {
+                clusters,
+                vips,
+                families,
+            })
+        } else {
+            Err(Refusal::usage(wrong))
+        }
+    }
+}
+
+impl Setup {
+    /// The families of each cluster's network: those given, else what the Services name.
+    pub(crate) fn families(
+        &self,
+        manifests: &BTreeMap<ClusterName, Manifests>,
+    ) -> BTreeMap<ClusterName, Vec<IpFamily>> {
+        let named = manifests
+            .iter()
+            .map(|(cluster, m)| (cluster.clone(), m.families_named()));
+        let mut families = default_families(&named.collect());
+        families.extend(self.families.clone());
+        families
+    }
+}
+
+fn vip_ranges(texts: &[String]) -> Result<VipRanges, String> {
+    let parse = |text: &String| {
+        text.trim()
+            .parse::<IpNet>()
+            .map_err(|_| format!("{text:?} is no network like 240.16.0.0/12"))
+    };
+    let cidrs = texts.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    VipRanges::try_new(&cidrs).map_err(|error| error.to_string())
+}
+
+/// Reads `CLUSTER=IPv4,IPv6`.
+fn cluster_families(text: &str) -> Result<(ClusterName, Vec<IpFamily>), String> {
+    let (cluster, list) = text
+        .split_once('=')
+        .ok_or_else(|| "it has the form CLUSTER=IPv4,IPv6".to_owned())?;
+    let cluster = ClusterName::try_new(cluster).map_err(|error| error.to_string())?;
+    let mut families = Vec::new();
+    for word in list.split(',') {
+        let family = IpFamily::parse(word.trim())
+            .ok_or_else(|| format!("{word:?} is no IP family: give IPv4, IPv6 or both"))?;
+        if families.contains(&family) {
+            return Err(format!("{family} is there twice"));
+        }
+        families.push(family);
+    }
+    Ok((cluster, families))
+}
+
+/// A problem of a cluster's files as it is shown.
+pub(crate) fn error_view(cluster: &ClusterName, problem: &Problem) -> ErrorView {
+    ErrorView {
+        cluster: cluster.to_string(),
+        file: Some(problem.file.display().to_string()),
+        document: problem.place.map(|place| place.document),
+        line: problem.place.map(|place| place.line),
+        message: problem.reason.clone(),
+    }
+}
+
+/// The newest creation time of any object, a second later: the time of a plan, so that two runs
+/// of one input say the same, and an export without a time counts after all that have one.
+pub(crate) fn plan_time<'a>(states: impl IntoIterator<Item = &'a Manifests>) -> Timestamp {
+    let newest = states
+        .into_iter()
+        .flat_map(Manifests::objects)
+        .filter_map(created)
+        .max()
+        .unwrap_or(Timestamp::UNIX_EPOCH);
+    newest
+        .checked_add(SignedDuration::from_secs(1))
+        .unwrap_or(newest)
+}
+
+fn created(object: &Declared) -> Option<Timestamp> {
+    match object {
+        Declared::Namespace(_) => None,
+        Declared::Service(o) => o
+            .object
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map(|time| time.0),
+        Declared::EndpointSlice(o) => o.meta.created,
+        Declared::ServiceExport(o) => o.object.meta.created,
+        Declared::ServiceImport(o) => o.meta.created,
+    }
+}

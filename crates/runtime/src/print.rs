@@ -1,0 +1,48 @@
+//! Standard output and standard error: the only place that writes to them.
+
+use std::io::{self, Write as _};
+
+use crate::args::Format;
+use crate::view::View;
+
+/// Why something cannot be printed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PrintError {
+    /// Standard output is closed or full.
+    #[error("cannot write to standard output")]
+    Write(#[source] io::Error),
+    /// It has no form in JSON; a fault of this program.
+    #[error("the state cannot be shown as JSON")]
+    Json(#[source] serde_json::Error),
+    /// It has no form in YAML; a fault of this program.
+    #[error("the state cannot be shown as YAML")]
+    Yaml(#[source] serde_saphyr::ser::Error),
+}
+
+/// Prints a view in a form.
+pub(crate) fn view(view: &View, format: Format) -> Result<(), PrintError> {
+    let text = match format {
+        Format::Table => view.table(),
+        Format::Json => serde_json::to_string_pretty(view).map_err(PrintError::Json)? + "\n",
+        Format::Yaml => serde_saphyr::to_string(view).map_err(PrintError::Yaml)?,
+    };
+    out(&text)
+}
+
+/// Writes to standard output. A reader that has gone away (`| head`) is no failure.
+pub(crate) fn out(text: &str) -> Result<(), PrintError> {
+    let mut stdout = io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(PrintError::Write),
+    }
+}
+
+/// Tells the user on standard error what is wrong.
+pub(crate) fn complain(message: &str) {
+    // Where standard error is closed there is nobody to tell.
+    let _nobody = writeln!(io::stderr().lock(), "tombolo: {message}");
+}
