@@ -334,6 +334,8 @@ impl Cluster {
 
 fn kubectl_command(kubectl: &Path, kubeconfig: &Path) -> Command {
     let mut command = Command::new(kubectl);
+    // Beside the kubeconfig and not in the home folder: it goes with the testbed.
+    command.env("KUBECACHEDIR", kubeconfig.with_file_name("kubectl-cache"));
     command.arg("--kubeconfig").arg(kubeconfig);
     command
 }

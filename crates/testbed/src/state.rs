@@ -208,8 +208,11 @@ impl State {
     }
 
     fn write(&self) -> Result<()> {
+        // Renamed into place: another process may read it at any time, to see who is alive.
         let path = self.folder.join("state.json");
-        fs::write(&path, serde_json::to_vec_pretty(self)?)
+        let partial = self.folder.join("state.partial");
+        fs::write(&partial, serde_json::to_vec_pretty(self)?)
+            .and_then(|()| fs::rename(&partial, &path))
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
