@@ -4,6 +4,7 @@
 //! file, a variant of [`Task`] and an arm in [`main`].
 
 mod arch;
+mod bench;
 mod generate;
 mod repository;
 
@@ -23,12 +24,14 @@ struct Cli {
 #[derive(Subcommand)]
 enum Task {
     Arch(arch::Args),
+    Bench(bench::Args),
     Generate(generate::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Arch(args) => arch::run(args),
+        Task::Bench(args) => bench::run(args),
         Task::Generate(args) => generate::run(args),
     };
     let Err(error) = done else {

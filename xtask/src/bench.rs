@@ -1,0 +1,25 @@
+//! `cargo xtask bench <name>`: measures and reports; asserts no time.
+
+mod fleet;
+mod model;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+/// Measures how fast and how large the product is.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    Model(model::Args),
+}
+
+pub(crate) fn run(args: Args) -> Result<()> {
+    match args.bench {
+        Bench::Model(args) => model::run(&args),
+    }
+}
