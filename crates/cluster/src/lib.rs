@@ -14,5 +14,6 @@
 pub mod convert;
 pub mod families;
 pub mod manifest;
+pub mod output;
 pub mod steps;
 pub mod store;
