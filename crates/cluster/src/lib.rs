@@ -17,3 +17,4 @@ pub mod manifest;
 pub mod output;
 pub mod steps;
 pub mod store;
+pub mod watch;
