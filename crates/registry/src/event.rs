@@ -8,7 +8,8 @@
 use std::error::Error as StdError;
 use std::sync::Arc;
 
-use tombolo_model::names::Region;
+use tombolo_model::endpoint::{Entry, EntryProtocol};
+use tombolo_model::names::{Region, ServiceKey};
 use tombolo_model::record::{Member, Origin, Record, RecordKey, Settings};
 
 use crate::key::{KeyError, Layout, Place, shown};
@@ -137,40 +138,135 @@ impl From<&ValueError> for Rejection {
     }
 }
 
-/// What a subscriber is told of a key and its value, `None` if it was deleted. Nothing is told of
-/// a replicator's lock.
-pub fn event(layout: &Layout, key: &[u8], value: Option<&[u8]>, revision: u64) -> Option<Event> {
-    let place = match layout.parse(key) {
-        Ok(place) => place,
-        Err(error) => {
-            return Some(Event::Stray {
-                key: shown(key).into(),
-                rejection: value.map(|_| Rejection::from(&error)),
+/// How many different values of one service are remembered: its zones times its conditions, with
+/// room for some host names. More than these are decoded each for itself.
+const SHARED_LEN_MAX: usize = 32;
+
+/// Turns keys and values into events. One for each subscription.
+///
+/// Most endpoints of a service differ in nothing but their address, so equal values that follow
+/// each other in a listing share one decoded form, and equal names one text. A million endpoints
+/// kept by a subscriber are held in a tenth of the memory.
+#[derive(Debug)]
+pub struct Decoder {
+    layout: Layout,
+    /// The partition and service of the last endpoint.
+    last: Option<(Origin, ServiceKey)>,
+    /// What was decoded for it.
+    shared: Vec<Shared>,
+}
+
+/// An endpoint's value that was decoded. Whether it is accepted depends on partition and protocol.
+#[derive(Debug)]
+struct Shared {
+    protocol: EntryProtocol,
+    bytes: Box<[u8]>,
+    entries: Arc<[Entry]>,
+}
+
+// === impl Decoder ===
+
+impl Decoder {
+    /// Of the keys of this layout.
+    pub const fn new(layout: Layout) -> Self {
+        Self {
+            layout,
+            last: None,
+            shared: Vec::new(),
+        }
+    }
+
+    /// What a subscriber is told of a key and its value, `None` if it was deleted. Nothing is told
+    /// of a replicator's lock. Takes any bytes.
+    pub fn event(&mut self, key: &[u8], value: Option<&[u8]>, revision: u64) -> Option<Event> {
+        let place = match self.layout.parse(key) {
+            Ok(place) => place,
+            Err(error) => {
+                return Some(Event::Stray {
+                    key: shown(key).into(),
+                    rejection: value.map(|_| Rejection::from(&error)),
+                    revision,
+                });
+            }
+        };
+        match place {
+            Place::Record { origin, key } => Some(self.record(origin, key, value, revision)),
+            Place::Member(origin) => Some(Event::Member {
+                origin,
+                state: state(value, value::decode_member),
                 revision,
+            }),
+            Place::Settings(region) => Some(Event::Settings {
+                region,
+                state: state(value, value::decode_settings),
+                revision,
+            }),
+            Place::Replicator(_) => None,
+        }
+    }
+
+    fn record(
+        &mut self,
+        mut origin: Origin,
+        mut key: RecordKey,
+        value: Option<&[u8]>,
+        revision: u64,
+    ) -> Event {
+        if let RecordKey::Endpoint { service, .. } = &mut key {
+            self.share(&mut origin, service);
+        }
+        let state = state(value, |bytes| self.decode(&origin, &key, bytes));
+        Event::Record {
+            origin,
+            key,
+            state,
+            revision,
+        }
+    }
+
+    fn decode(
+        &mut self,
+        origin: &Origin,
+        key: &RecordKey,
+        bytes: &[u8],
+    ) -> Result<Record, ValueError> {
+        let RecordKey::Endpoint { protocol, .. } = *key else {
+            return value::decode_record(origin, key, bytes);
+        };
+        let known = self
+            .shared
+            .iter()
+            .find(|s| s.protocol == protocol && *s.bytes == *bytes);
+        if let Some(Shared { entries, .. }) = known {
+            return Ok(Record::Endpoint(Arc::clone(entries)));
+        }
+        let record = value::decode_record(origin, key, bytes)?;
+        if let Record::Endpoint(entries) = &record
+            && self.shared.len() < SHARED_LEN_MAX
+        {
+            self.shared.push(Shared {
+                protocol,
+                bytes: bytes.into(),
+                entries: Arc::clone(entries),
             });
         }
-    };
-    match place {
-        Place::Record { origin, key } => {
-            let state = state(value, |bytes| value::decode_record(&origin, &key, bytes));
-            Some(Event::Record {
-                origin,
-                key,
-                state,
-                revision,
-            })
+        Ok(record)
+    }
+
+    /// Replaces names by the equal ones of the last endpoint, or begins anew with these.
+    fn share(&mut self, origin: &mut Origin, service: &mut ServiceKey) {
+        match &self.last {
+            Some((last_origin, last_service))
+                if last_origin == origin && last_service == service =>
+            {
+                origin.clone_from(last_origin);
+                service.clone_from(last_service);
+            }
+            Some(_) | None => {
+                self.last = Some((origin.clone(), service.clone()));
+                self.shared.clear();
+            }
         }
-        Place::Member(origin) => Some(Event::Member {
-            origin,
-            state: state(value, value::decode_member),
-            revision,
-        }),
-        Place::Settings(region) => Some(Event::Settings {
-            region,
-            state: state(value, value::decode_settings),
-            revision,
-        }),
-        Place::Replicator(_) => None,
     }
 }
 
@@ -179,5 +275,88 @@ fn state<T>(value: Option<&[u8]>, decode: impl FnOnce(&[u8]) -> Result<T, ValueE
         None => State::Gone,
         Some(Ok(value)) => State::Present(value),
         Some(Err(error)) => State::Rejected(Rejection::from(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tombolo_model::endpoint::EntryPort;
+
+    use super::*;
+
+    const EAST: &str = "/tombolo/v1/regions/eu/clusters/east/ns/shop/services";
+
+    fn entries(decoder: &mut Decoder, key: &str, value: &[u8]) -> State<Arc<[Entry]>> {
+        match decoder.event(key.as_bytes(), Some(value), 1) {
+            Some(Event::Record {
+                state: State::Present(Record::Endpoint(entries)),
+                ..
+            }) => State::Present(entries),
+            Some(Event::Record {
+                state: State::Rejected(rejection),
+                ..
+            }) => State::Rejected(rejection),
+            other => panic!("an endpoint is told: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn equal_endpoints_of_a_service_share_their_decoded_form() {
+        let mut decoder = Decoder::new(Layout::default());
+        let mut decode = |key: &str, value: &[u8]| match entries(
+            &mut decoder,
+            &format!("{EAST}/{key}"),
+            value,
+        ) {
+            State::Present(entries) => entries,
+            other => panic!("{other:?}"),
+        };
+        // entries { ports { name: "a" port: N } ready: true }
+        let value = |port| [10, 9, 10, 5, 10, 1, b'a', 16, port, 32, 1];
+        let first = decode("checkout/protocols/TCP/endpoints/10.0.0.1", &value(7));
+        let equal = decode("checkout/protocols/TCP/endpoints/10.0.0.2", &value(7));
+        assert!(Arc::ptr_eq(&first, &equal));
+        let differs = decode("checkout/protocols/TCP/endpoints/10.0.0.3", &value(8));
+        assert_eq!(
+            differs[0].ports[..],
+            [EntryPort {
+                name: "a".into(),
+                port: 8
+            }]
+        );
+        let protocol = decode("checkout/protocols/UDP/endpoints/10.0.0.1", &value(7));
+        assert_eq!(protocol, first);
+        assert!(!Arc::ptr_eq(&first, &protocol));
+        let service = decode("search/protocols/TCP/endpoints/10.0.0.1", &value(7));
+        assert!(!Arc::ptr_eq(&first, &service));
+    }
+
+    #[test]
+    fn what_one_cluster_may_say_is_not_taken_from_another() {
+        let mut decoder = Decoder::new(Layout::default());
+        let key = "checkout/protocols/TCP/endpoints/10.0.0.1";
+        // entries { ports { name: "a" port: 7 } } origin { region: "eu" cluster: "east" }
+        let claim: Vec<u8> = [
+            &[10, 7, 10, 5, 10, 1, b'a', 16, 7, 122, 10, 10, 2][..],
+            b"eu",
+            &[18, 4],
+            b"east",
+        ]
+        .concat();
+        let east = entries(&mut decoder, &format!("{EAST}/{key}"), &claim);
+        assert!(matches!(east, State::Present(_)), "{east:?}");
+        let west = format!("{EAST}/{key}").replace("east", "west");
+        let west = entries(&mut decoder, &west, &claim);
+        assert!(
+            matches!(&west, State::Rejected(r) if r.kind == "value-origin"),
+            "{west:?}"
+        );
+        // The same value under NONE, which has no ports.
+        let none = format!("{EAST}/{}", key.replace("TCP", "NONE"));
+        let none = entries(&mut decoder, &none, &claim);
+        assert!(
+            matches!(&none, State::Rejected(r) if r.kind == "value-field"),
+            "{none:?}"
+        );
     }
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::log::Change;
 use super::store::{Cursor, MemoryStore, Progress};
-use crate::event::{Event, ListCause, event};
+use crate::event::{Decoder, Event, ListCause};
 use crate::registry::KeyValue;
 
 /// How many changes are read from the log at once: few enough to hold the lock for a moment.
@@ -23,6 +23,7 @@ pub(super) fn stream(
 ) -> BoxStream<'static, Event> {
     let subscription = Subscription {
         signal: store.changes(),
+        decoder: Decoder::new(store.layout.clone()),
         store,
         closed,
         position: Position::Start(ListCause::Start),
@@ -38,6 +39,7 @@ struct Subscription {
     store: Arc<MemoryStore>,
     closed: CancellationToken,
     signal: watch::Receiver<u64>,
+    decoder: Decoder,
     position: Position,
 }
 
@@ -91,9 +93,9 @@ impl Subscription {
                 revision,
                 cursor,
             } => {
-                let layout = &self.store.layout;
+                let decoder = &mut self.decoder;
                 let told =
-                    items.find_map(|kv| event(layout, &kv.key, Some(&kv.value), kv.revision));
+                    items.find_map(|kv| decoder.event(&kv.key, Some(&kv.value), kv.revision));
                 if told.is_some() {
                     return told;
                 }
@@ -110,7 +112,7 @@ impl Subscription {
                 }) = read.pop_front()
                 {
                     let value = value.as_ref().map(|kv| &*kv.value);
-                    let told = event(&self.store.layout, &key, value, revision);
+                    let told = self.decoder.event(&key, value, revision);
                     if told.is_some() {
                         return told;
                     }
