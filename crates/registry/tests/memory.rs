@@ -141,6 +141,20 @@ mod faults {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_list_reads_all_pages() {
+        let memory = Memory::start().await;
+        let (store, registry) = (&memory.0, opened(&memory, &east()).await);
+        for i in 0..20 {
+            let name = service(&format!("service-{i}"));
+            registry.set_export(&name, export("uid-1")).await.unwrap();
+        }
+        for len_max in [1, 2, 3, 7, 22, 23] {
+            store.shorten_pages(len_max);
+            assert_eq!(stored(&registry).await, 20, "{len_max}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_delay_is_waited_for() {
         let memory = Memory::start().await;
         let (store, registry) = (&memory.0, opened(&memory, &east()).await);

@@ -37,6 +37,8 @@ pub(super) struct Faults {
     failing: Option<(usize, ApplyFault)>,
     away: bool,
     delay: Duration,
+    /// A page is no longer than this, if set.
+    pub(super) page_len_max: Option<usize>,
     pub(super) interrupts: u64,
     pub(super) regresses: u64,
 }
@@ -84,6 +86,11 @@ impl MemoryStore {
     /// Every call takes so much longer.
     pub fn delay(&self, delay: Duration) {
         self.inner.lock().faults.delay = delay;
+    }
+
+    /// Pages are shorter than they are asked for.
+    pub fn shorten_pages(&self, len_max: usize) {
+        self.inner.lock().faults.page_len_max = Some(len_max);
     }
 
     /// Calls fail, and subscriptions hear nothing, until [`MemoryStore::come_back`].

@@ -206,6 +206,10 @@ impl MemoryStore {
     pub(super) fn scan(&self, range: &KeyRange, limit: usize) -> Result<Page, Error> {
         let inner = self.inner.lock();
         inner.faults.check_reachable()?;
+        let limit = inner
+            .faults
+            .page_len_max
+            .map_or(limit, |len_max| len_max.min(limit));
         let mut found = inner.range(range);
         let items = found
             .by_ref()

@@ -5,6 +5,7 @@ use tombolo_model::record::{Record, RecordKey, Session};
 use tombolo_registry::error::Error;
 use tombolo_registry::registry::{Registry, Selection};
 use tombolo_registry::session::{Claim, SessionEnd, TakeOver};
+use tombolo_registry::value::encode_record;
 
 use super::{
     Backend, TCP, View, at, east, entries, export, ip, opened, opening, owner, put, service, west,
@@ -86,6 +87,19 @@ pub(crate) async fn a_name_is_taken_over_on_purpose<B: Backend>(backend: &B) {
     assert_eq!((&*theirs, &*ours), ("uid-2", "uid-of-east"));
     let listed = second.list_exports(Selection::All).await.unwrap().items;
     assert_eq!(listed[0].export, export("uid-1"));
+}
+
+pub(crate) async fn a_changed_owner_stops_the_writer<B: Backend>(backend: &B) {
+    let registry = opened(backend, &east()).await;
+    let other = Record::Owner(owner("uid-2"));
+    let bytes = encode_record(&RecordKey::Owner, &other).unwrap();
+    let key = format!("{}owner", registry.own_prefix());
+    backend.put_raw(&key, Some(&bytes)).await;
+    let written = registry
+        .set_export(&service("checkout"), export("uid-1"))
+        .await;
+    assert_eq!(written.unwrap_err().kind(), "name-taken");
+    assert_eq!(*registry.session().borrow(), None);
 }
 
 pub(crate) async fn the_leader_replaces_the_session_of_its_cluster<B: Backend>(backend: &B) {

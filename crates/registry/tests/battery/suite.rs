@@ -70,6 +70,7 @@ macro_rules! battery {
                 nothing_is_written_without_a_session,
                 a_name_belongs_to_its_owner,
                 a_name_is_taken_over_on_purpose,
+                a_changed_owner_stops_the_writer,
                 the_leader_replaces_the_session_of_its_cluster,
                 a_follower_opens_only_where_no_session_stands,
                 an_expired_session_is_opened_again,
