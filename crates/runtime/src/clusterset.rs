@@ -14,7 +14,7 @@ use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
 use tombolo_cluster::convert::Rejected;
-use tombolo_cluster::manifest::Manifests;
+use tombolo_cluster::manifest::{Change, Manifests};
 use tombolo_cluster::store::{KINDS, Store, VipRanges};
 use tombolo_model::config::Config;
 use tombolo_model::engine::Engine;
@@ -23,18 +23,20 @@ use tombolo_model::io::{
     Action, Effect, Input, Outcome, RecordWrite, Refusal, RefusalKind, Source,
 };
 use tombolo_model::merge::Merged;
-use tombolo_model::names::{ClusterName, Region, ServiceKey};
-use tombolo_model::object::{Kind, Object, SliceObject};
+use tombolo_model::names::{ClusterName, NameError, Region, ServiceKey};
+use tombolo_model::object::{Kind, Object, ObjectRef, SliceObject};
 use tombolo_model::record::{Origin, Owner, Record, RecordKey};
 use tombolo_model::service::IpFamily;
 use tombolo_registry::error::Error;
 use tombolo_registry::event::{Event, State};
 use tombolo_registry::key::Layout;
 use tombolo_registry::memory::{MemoryRegistry, MemoryStore};
-use tombolo_registry::registry::Registry as _;
+use tombolo_registry::registry::{REGION_DEFAULT, Registry as _};
 use tombolo_registry::session::{Claim, NewSession, Opening, TakeOver};
 
-use crate::view::{self, ClusterView, EndpointCount, ExportView, ImportView, View, WarningView};
+use crate::view::{
+    self, ClusterView, EndpointCount, ErrorView, ExportView, ImportView, View, WarningView,
+};
 
 /// More rounds than any change needs; one more means that two clusters undo each other's work.
 const ROUNDS_MAX: usize = 10_000;
@@ -50,6 +52,9 @@ pub(crate) enum ClustersetError {
         /// Why.
         source: Error,
     },
+    /// The default region is no region.
+    #[error("the registry cannot be laid out")]
+    Region(#[source] NameError),
     /// It never comes to rest.
     #[error("the clusterset does not settle after {ROUNDS_MAX} rounds; please report this input")]
     Unsettled,
@@ -65,6 +70,8 @@ pub(crate) struct Clusterset {
 /// One cluster.
 struct Member {
     manifests: Manifests,
+    /// The objects of the manifests that the store refused, and why.
+    rejected: BTreeMap<ObjectRef, Rejected>,
     store: Store,
     engine: Engine,
     registry: MemoryRegistry,
@@ -76,9 +83,9 @@ impl Clusterset {
     pub(crate) async fn new(
         clusters: &BTreeMap<ClusterName, Vec<IpFamily>>,
         vips: &VipRanges,
-        region: &Region,
         now: Timestamp,
     ) -> Result<Self, ClustersetError> {
+        let region = Region::try_new(REGION_DEFAULT).map_err(ClustersetError::Region)?;
         let registry = MemoryStore::new(Layout::default());
         let mut members = BTreeMap::new();
         for (cluster, families) in clusters {
@@ -105,6 +112,7 @@ impl Clusterset {
                 cluster.clone(),
                 Member {
                     manifests,
+                    rejected: BTreeMap::new(),
                     store,
                     engine,
                     registry,
@@ -120,21 +128,16 @@ impl Clusterset {
         })
     }
 
-    /// Makes the objects of a cluster those of these manifests; says what it could not hold.
+    /// Makes the objects of a cluster those of these manifests, as far as it can hold them.
     pub(crate) fn set_manifests(
         &mut self,
         cluster: &ClusterName,
         manifests: &Manifests,
         now: Timestamp,
-    ) -> Vec<Rejected> {
-        let Some(member) = self.members.get_mut(cluster) else {
-            return Vec::new();
-        };
-        let changes = member.manifests.changes_to(manifests);
-        let (inputs, rejected) = member.store.change(&changes, now);
-        member.inputs.extend(inputs);
-        member.manifests = manifests.clone();
-        rejected
+    ) {
+        if let Some(member) = self.members.get_mut(cluster) {
+            member.set_manifests(manifests, now);
+        }
     }
 
     /// Runs all engines until nothing is left to do at this time.
@@ -161,6 +164,7 @@ impl Clusterset {
     }
 
     /// How many services the engines have planned since the start.
+    #[cfg(test)]
     pub(crate) fn planned_total(&self) -> u64 {
         self.members
             .values()
@@ -274,16 +278,45 @@ impl Clusterset {
             );
         }
         warnings.sort();
+        let errors = self.members.iter().flat_map(|(name, member)| {
+            member
+                .rejected
+                .values()
+                .map(|rejected| ErrorView::of(name, &rejected.to_string()))
+        });
         View {
             clusters,
             conflicts: view::conflicts(&merges),
             warnings,
-            errors: Vec::new(),
+            errors: errors.collect(),
         }
     }
 }
 
 impl Member {
+    fn set_manifests(&mut self, manifests: &Manifests, now: Timestamp) {
+        let changes = self.manifests.changes_to(manifests);
+        // What was refused before may be possible now, as when another Service gave up an address.
+        let retries: Vec<Change> = self
+            .rejected
+            .keys()
+            .filter_map(|reference| manifests.get(reference).cloned().map(Change::Apply))
+            .collect();
+        self.rejected.clear();
+        for change in changes.into_iter().chain(retries) {
+            match change {
+                Change::Delete(reference) => self.inputs.extend(self.store.delete(&reference)),
+                Change::Apply(declared) => match self.store.apply(&declared, now) {
+                    Ok(input) => self.inputs.extend(input),
+                    Err(error) => {
+                        self.rejected.insert(declared.reference(), error);
+                    }
+                },
+            }
+        }
+        self.manifests = manifests.clone();
+    }
+
     /// Lets the engine do what there is to do; says whether there was anything.
     async fn run(&mut self, now: Timestamp) -> bool {
         let is_due = self.engine.next_due().is_some_and(|at| at <= now);

@@ -7,11 +7,13 @@
 //! Each command is a module of its own; what a clusterset is made of is wired in `clusterset`.
 
 mod args;
+mod clock;
 mod clusterset;
 mod exit;
 mod input;
 mod plan;
 mod print;
+mod screen;
 mod table;
 mod up;
 mod view;

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use tombolo_cluster::convert::Strings;
 use tombolo_cluster::manifest::{Manifests, Tree};
+use tombolo_cluster::output::Output;
 use tombolo_cluster::steps::{Step, read_step};
-use tombolo_model::names::{ClusterName, Region};
+use tombolo_model::names::ClusterName;
 
 use crate::args::PlanArgs;
-use crate::clusterset::Clusterset;
+use crate::clusterset::{Clusterset, ClustersetError};
 use crate::exit::Exit;
 use crate::input::{Refusal, Setup, chain, error_view, plan_time};
 use crate::print;
-use crate::view::{ErrorView, View};
+use crate::view::ErrorView;
 
 /// The states of all clusters: at first, and after each step.
 type States = Vec<BTreeMap<ClusterName, Manifests>>;
@@ -22,12 +23,20 @@ type States = Vec<BTreeMap<ClusterName, Manifests>>;
 pub(crate) async fn run(args: PlanArgs) -> Result<Exit, Refusal> {
     let setup = Setup::try_from(&args.sources)?;
     let (states, mut errors) = read_states(&setup, &args)?;
+    // Only now, as an input that cannot be read leaves no trace.
+    let output = args.sources.out.as_deref().map(Output::open).transpose();
+    let output = output.map_err(|error| Refusal::failed(chain(&error)))?;
     let now = plan_time(states.iter().flat_map(BTreeMap::values));
-    let clusterset = settled(&setup, &states, now, &mut errors).await?;
-    let view = View {
-        errors,
-        ..clusterset.view()
-    };
+    let clusterset = settled(&setup, &states, now).await?;
+    if let Some(mut output) = output {
+        let stores: Vec<_> = clusterset.stores().collect();
+        output
+            .write(&stores)
+            .map_err(|error| Refusal::failed(chain(&error)))?;
+    }
+    let mut view = clusterset.view();
+    errors.append(&mut view.errors);
+    view.errors = errors;
     for error in &view.errors {
         print::complain(&error.to_string());
     }
@@ -94,38 +103,17 @@ fn after(
 }
 
 /// The clusterset after all states, each settled before the next comes.
-async fn settled(
-    setup: &Setup,
-    states: &States,
-    now: Timestamp,
-    errors: &mut Vec<ErrorView>,
-) -> Result<Clusterset, Refusal> {
+async fn settled(setup: &Setup, states: &States, now: Timestamp) -> Result<Clusterset, Refusal> {
+    let failed = |error: ClustersetError| Refusal::failed(chain(&error));
     let first = states.first().cloned().unwrap_or_default();
-    let families = setup.families(&first);
-    let region = Region::try_new(tombolo_registry::registry::REGION_DEFAULT)
-        .map_err(|error| Refusal::failed(chain(&error)))?;
-    let mut clusterset = Clusterset::new(&families, &setup.vips, &region, now)
+    let mut clusterset = Clusterset::new(&setup.families(&first), &setup.vips, now)
         .await
-        .map_err(|error| Refusal::failed(chain(&error)))?;
-    for (index, state) in states.iter().enumerate() {
-        let is_last = index + 1 == states.len();
+        .map_err(failed)?;
+    for state in states {
         for (cluster, manifests) in state {
-            let rejected = clusterset.set_manifests(cluster, manifests, now);
-            // What an earlier state had wrong and the last one has not is no news.
-            if is_last || index == 0 {
-                errors.extend(rejected.into_iter().map(|rejected| ErrorView {
-                    cluster: cluster.to_string(),
-                    file: None,
-                    document: None,
-                    line: None,
-                    message: rejected.to_string(),
-                }));
-            }
+            clusterset.set_manifests(cluster, manifests, now);
         }
-        clusterset
-            .settle(now)
-            .await
-            .map_err(|error| Refusal::failed(chain(&error)))?;
+        clusterset.settle(now).await.map_err(failed)?;
     }
     Ok(clusterset)
 }

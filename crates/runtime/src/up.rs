@@ -1,5 +1,196 @@
-//! `tombolo up`.
-use crate::{args::UpArgs, exit::Exit, input::Refusal};
-pub(crate) async fn run(_args: UpArgs) -> Result<Exit, Refusal> {
-    Ok(Exit::Well)
+//! `tombolo up`: a whole clusterset in this process, watching its files.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::signal::unix::{SignalKind, signal};
+use tombolo_cluster::convert::Strings;
+use tombolo_cluster::manifest::{Manifests, Problem, Tree};
+use tombolo_cluster::output::Output;
+use tombolo_cluster::watch::Watch;
+use tombolo_model::names::ClusterName;
+
+use crate::args::{Format, UpArgs};
+use crate::clock;
+use crate::clusterset::Clusterset;
+use crate::exit::Exit;
+use crate::input::{Refusal, Setup, chain, error_view};
+use crate::print;
+use crate::screen::Screen;
+use crate::view::View;
+
+/// After how long a file that seemed to be being written is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Runs the command.
+pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
+    let setup = Setup::try_from(&args.sources)?;
+    // Watched before they are read: a change in between is told, not lost.
+    let directories: Vec<PathBuf> = setup.clusters.values().cloned().collect();
+    let watch = Watch::new(&directories);
+    let mut up = Up::start(&setup, clock::now()).await?;
+    // Only now, as an input that cannot be read leaves no trace.
+    let output = args.sources.out.as_deref().map(Output::open).transpose();
+    let output = output.map_err(|error| Refusal::failed(chain(&error)))?;
+    up.output = output;
+    up.settle(clock::now()).await?;
+    if args.once {
+        let view = up.view();
+        for error in &view.errors {
+            print::complain(&error.to_string());
+        }
+        print::view(&view, Format::Table).map_err(|error| Refusal::failed(chain(&error)))?;
+        return Ok(if view.is_well() {
+            Exit::Well
+        } else {
+            Exit::NotWell
+        });
+    }
+    up.watch(watch).await
 }
+
+/// The running clusterset.
+pub(crate) struct Up {
+    clusterset: Clusterset,
+    sources: Vec<Source>,
+    strings: Strings,
+    output: Option<Output>,
+}
+
+/// A directory that is a cluster.
+struct Source {
+    cluster: ClusterName,
+    tree: Tree,
+    problems: Vec<Problem>,
+    /// Whether a file of it seemed to be being written when it was last read.
+    is_unsettled: bool,
+}
+
+impl Up {
+    /// Reads all directories.
+    pub(crate) async fn start(setup: &Setup, now: Timestamp) -> Result<Self, Refusal> {
+        let mut strings = Strings::default();
+        let mut sources = Vec::new();
+        let mut refused = Vec::new();
+        let mut states = BTreeMap::new();
+        for (cluster, directory) in &setup.clusters {
+            match Tree::read(directory, now, &mut strings) {
+                Err(error) => refused.push(error),
+                Ok(tree) => {
+                    let (manifests, problems) = Manifests::of(&tree);
+                    states.insert(cluster.clone(), manifests);
+                    let cluster = cluster.clone();
+                    sources.push(Source {
+                        cluster,
+                        tree,
+                        problems,
+                        is_unsettled: true,
+                    });
+                }
+            }
+        }
+        if !refused.is_empty() {
+            return Err(Refusal::of(&refused));
+        }
+        let mut clusterset = Clusterset::new(&setup.families(&states), &setup.vips, now)
+            .await
+            .map_err(|error| Refusal::failed(chain(&error)))?;
+        for (cluster, manifests) in &states {
+            clusterset.set_manifests(cluster, manifests, now);
+        }
+        Ok(Self {
+            clusterset,
+            sources,
+            strings,
+            output: None,
+        })
+    }
+
+    /// Runs until it is told to end.
+    async fn watch(&mut self, mut watch: Watch) -> Result<Exit, Refusal> {
+        let stop = |kind| signal(kind).map_err(|error| Refusal::failed(chain(&error)));
+        let (mut interrupt, mut terminate) = (
+            stop(SignalKind::interrupt())?,
+            stop(SignalKind::terminate())?,
+        );
+        let mut screen = Screen::of_stdout();
+        let printed = |result: Result<(), print::PrintError>| {
+            result.map_err(|error| Refusal::failed(chain(&error)))
+        };
+        printed(screen.open())?;
+        loop {
+            printed(screen.show(&self.view()))?;
+            let is_unsettled = self.sources.iter().any(|source| source.is_unsettled);
+            let look_again = is_unsettled.then_some(LOOK_AGAIN);
+            tokio::select! {
+                biased;
+                _ = interrupt.recv() => break,
+                _ = terminate.recv() => break,
+                changed = watch.changed(look_again) => self.rescan(&changed, clock::now()),
+                () = sleep_until(self.clusterset.next_due()) => {}
+            }
+            self.settle(clock::now()).await?;
+        }
+        printed(screen.close())?;
+        print::complain("ended; nothing was left behind but what --out wrote");
+        Ok(Exit::Well)
+    }
+
+    /// Reads the directories again that changed.
+    pub(crate) fn rescan(&mut self, changed: &[usize], now: Timestamp) {
+        for &index in changed {
+            let Some(source) = self.sources.get_mut(index) else {
+                continue;
+            };
+            let scan = source.tree.rescan(now, &mut self.strings);
+            source.is_unsettled = scan.unsettled;
+            if scan.files_changed > 0 {
+                let (manifests, problems) = Manifests::of(&source.tree);
+                source.problems = problems;
+                self.clusterset
+                    .set_manifests(&source.cluster, &manifests, now);
+            }
+        }
+    }
+
+    /// Brings everything in order, and writes it out.
+    pub(crate) async fn settle(&mut self, now: Timestamp) -> Result<(), Refusal> {
+        let settled = self.clusterset.settle(now).await;
+        settled.map_err(|error| Refusal::failed(chain(&error)))?;
+        if let Some(output) = &mut self.output {
+            let stores: Vec<_> = self.clusterset.stores().collect();
+            output
+                .write(&stores)
+                .map_err(|error| Refusal::failed(chain(&error)))?;
+        }
+        Ok(())
+    }
+
+    fn view(&self) -> View {
+        let mut view = self.clusterset.view();
+        for source in &self.sources {
+            let errors = source
+                .problems
+                .iter()
+                .map(|problem| error_view(&source.cluster, problem));
+            view.errors.extend(errors);
+        }
+        view
+    }
+}
+
+/// Sleeps until a time; for ever if there is none.
+async fn sleep_until(due: Option<Timestamp>) {
+    match due {
+        Some(due) => {
+            let wait = due.duration_since(clock::now());
+            tokio::time::sleep(wait.try_into().unwrap_or_default()).await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -220,7 +220,8 @@ impl ClusterView {
 }
 
 impl ImportView {
-    fn cells(&self) -> [String; 8] {
+    /// What there is to say of it, its name first.
+    pub(crate) fn cells(&self) -> [String; 8] {
         /// More ports than fit on a line are counted.
         const PORTS_MAX: usize = 4;
         let mut ports: Vec<String> = self
@@ -342,6 +343,20 @@ impl ImportView {
             endpoints: endpoints.all,
             ready_endpoints: endpoints.ready,
             ready: ready.map(ConditionView::from),
+        }
+    }
+}
+
+impl ErrorView {
+    /// An error that is about no file.
+    pub(crate) fn of(cluster: &impl ToString, message: &str) -> Self {
+        let (cluster, message) = (cluster.to_string(), message.to_owned());
+        Self {
+            cluster,
+            file: None,
+            document: None,
+            line: None,
+            message,
         }
     }
 }

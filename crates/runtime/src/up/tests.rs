@@ -1,0 +1,102 @@
+//! A change costs what it touches.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use super::*;
+use crate::args::SourceArgs;
+
+/// A cluster that exports so many services, each with one endpoint.
+fn manifests(services: usize, port: u16) -> Vec<(String, String)> {
+    (0..services)
+        .map(|i| {
+            let mut text = String::new();
+            write!(
+                text,
+                "apiVersion: v1\nkind: Service\nmetadata: {{name: s{i}, namespace: shop}}\n\
+                 spec: {{ports: [{{port: 80}}]}}\n---\n\
+                 apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\n\
+                 metadata: {{name: s{i}, namespace: shop, creationTimestamp: '2026-01-01T00:00:00Z'}}\n---\n\
+                 apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n\
+                 metadata: {{name: s{i}-0, namespace: shop, labels: {{kubernetes.io/service-name: s{i}}}}}\n\
+                 ports: [{{port: {port}}}]\nendpoints: [{{addresses: [10.0.0.{i}]}}]\n"
+            )
+            .unwrap();
+            (format!("s{i}.yaml"), text)
+        })
+        .collect()
+}
+
+async fn up(root: &std::path::Path) -> Up {
+    let setup = Setup::try_from(&SourceArgs {
+        sources: vec![root.to_owned()],
+        out: None,
+        families: Vec::new(),
+        vip_cidr: Vec::new(),
+    })
+    .unwrap();
+    let mut up = Up::start(&setup, "2026-02-01T00:00:00Z".parse().unwrap())
+        .await
+        .unwrap();
+    up.settle("2026-02-01T00:00:00Z".parse().unwrap())
+        .await
+        .unwrap();
+    up
+}
+
+#[tokio::test]
+async fn a_change_of_one_file_recomputes_only_its_service() {
+    let root = tempfile::tempdir().unwrap();
+    for cluster in ["berlin", "oslo", "rome"] {
+        fs::create_dir(root.path().join(cluster)).unwrap();
+        for (file, text) in manifests(40, 8080) {
+            fs::write(root.path().join(cluster).join(file), text).unwrap();
+        }
+    }
+    let mut up = up(root.path()).await;
+    let before = up.clusterset.planned_total();
+    let (file, text) = manifests(40, 9090).remove(7);
+    fs::write(root.path().join("oslo").join(file), text).unwrap();
+    let now = "2026-02-01T00:00:10Z".parse().unwrap();
+    up.rescan(&[0, 1, 2], now);
+    up.settle(now).await.unwrap();
+
+    // The change is seen in oslo, published, heard of in all three, and each write is answered:
+    // a dozen plans of one service, whatever the number of services.
+    let planned = up.clusterset.planned_total() - before;
+    assert!(
+        (1..=20).contains(&planned),
+        "{planned} plans for one changed service"
+    );
+    let ports: Vec<u16> = up
+        .clusterset
+        .stores()
+        .flat_map(tombolo_cluster::store::Store::objects)
+        .filter_map(|object| match object {
+            tombolo_model::object::Object::EndpointSlice(slice) => Some(slice),
+            _ => None,
+        })
+        .filter(|slice| {
+            tombolo_model::own::import_of(slice).is_some_and(|s| s.name.as_str() == "s7")
+        })
+        .filter(|slice| slice.meta.key.name.as_str().contains(".oslo-"))
+        .flat_map(|slice| slice.ports.iter().map(|port| port.port))
+        .collect();
+    assert_eq!(ports, [9090, 9090, 9090]);
+}
+
+#[tokio::test]
+async fn a_scan_without_changes_plans_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("oslo")).unwrap();
+    for (file, text) in manifests(5, 8080) {
+        fs::write(root.path().join("oslo").join(file), text).unwrap();
+    }
+    let mut up = up(root.path()).await;
+    let before = up.clusterset.planned_total();
+    up.rescan(&[0], "2026-02-01T00:00:10Z".parse().unwrap());
+    up.settle("2026-02-01T00:00:10Z".parse().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(up.clusterset.planned_total(), before);
+}
