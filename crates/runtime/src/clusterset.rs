@@ -34,6 +34,7 @@ use tombolo_registry::memory::{MemoryRegistry, MemoryStore};
 use tombolo_registry::registry::{REGION_DEFAULT, Registry as _};
 use tombolo_registry::session::{Claim, NewSession, Opening, TakeOver};
 
+use crate::input::chain;
 use crate::view::{
     self, ClusterView, EndpointCount, ErrorView, ExportView, ImportView, View, WarningView,
 };
@@ -353,9 +354,10 @@ impl Member {
     async fn publish(&self, writes: Vec<RecordWrite>) -> Outcome {
         match self.registry.apply(writes).await {
             Ok(revision) => Outcome::Published(revision),
+            Err(error) if error.may_have_written() => Outcome::Unknown(chain(&error).into()),
             Err(error) => Outcome::Refused(Refusal {
                 kind: RefusalKind::Other,
-                message: error.to_string().into(),
+                message: chain(&error).into(),
             }),
         }
     }
