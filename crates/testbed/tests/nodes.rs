@@ -130,6 +130,18 @@ fn e2e_pods_answer_across_clusters() {
     assert!(services.contains(digs.trim()), "{digs} in {services}");
     assert_eq!(ask(c1, "tcp", "echo.default", "80", 5).len(), 5);
 
+    // A program in a pod reaches its API server as any in-cluster client does.
+    let in_cluster = "cd /var/run/secrets/kubernetes.io/serviceaccount; curl -sS --cacert ca.crt \
+                      -H \"Authorization: Bearer $(cat token)\" \
+                      https://kubernetes.default.svc/api/v1/namespaces/default/pods";
+    let answer = c1
+        .exec("default", &pods(c1)[0], &["sh", "-c", in_cluster])
+        .unwrap();
+    assert!(
+        answer.contains("system:serviceaccount:default:default"),
+        "{answer}"
+    );
+
     let node = &c2.nodes()[0];
     node.unplug().unwrap();
     assert_eq!(ask(c1, "tcp", &addresses[0], "8080", 1), ["-"]);
