@@ -62,7 +62,10 @@ impl Watch {
     pub fn new(directories: &[PathBuf]) -> Self {
         let zeros = vec![0; directories.len()];
         let (sender, counts) = watch::channel(zeros.clone());
-        let paths = directories.to_vec();
+        // Events name absolute paths, however a directory was named.
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let directories: Vec<PathBuf> = directories.iter().map(absolute).collect();
+        let paths = directories.clone();
         let handler = move |event: notify::Result<notify::Event>| {
             let hit = hit(&event, &paths);
             if hit.iter().any(|hit| *hit) {

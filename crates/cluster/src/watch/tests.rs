@@ -56,6 +56,21 @@ async fn only_the_directory_with_the_change_is_named() {
 }
 
 #[tokio::test]
+async fn a_directory_may_be_named_by_a_relative_path() {
+    let root = tempfile::tempdir().unwrap();
+    let up: PathBuf = std::env::current_dir()
+        .unwrap()
+        .iter()
+        .skip(1)
+        .map(|_| "..")
+        .collect();
+    let relative = up.join(root.path().strip_prefix("/").unwrap());
+    let mut watch = Watch::new(&[relative]);
+    fs::write(root.path().join("x.yaml"), SERVICE).unwrap();
+    assert_eq!(changed(&mut watch).await, [0]);
+}
+
+#[tokio::test]
 async fn a_change_is_not_lost_with_a_future_that_is_dropped() {
     let root = tempfile::tempdir().unwrap();
     let mut watch = Watch::new(&[root.path().to_owned()]);
