@@ -44,7 +44,7 @@ pub(crate) struct Launch {
     pub(crate) gid: Option<u32>,
     /// TCP ports that it listens on.
     pub(crate) ports: Vec<u16>,
-    /// Firewall table of [`Part::cut`].
+    /// Firewall table that cuts it off.
     pub(crate) table: String,
 }
 
