@@ -1,1 +1,36 @@
-//! Development only: builders, the oracle and fault schedules.
+//! Development only: an oracle of the rules, a small API server, and sites that put an engine
+//! between them under faults.
+//!
+//! ```text
+//! Op (random) ─► Site { Engine ◄─► ApiServer, Registry } ─► settle ─► oracle::differences
+//! ```
+
+#![expect(
+    clippy::missing_panics_doc,
+    reason = "a test crate: it panics where a test must fail"
+)]
+
+pub mod apiserver;
+pub mod build;
+pub mod judge;
+pub mod ops;
+pub mod oracle;
+pub mod play;
+pub mod registry;
+pub mod seen;
+pub mod shapes;
+pub mod site;
+
+use proptest::test_runner::Config as ProptestConfig;
+
+/// How many cases a property is tried with: `by_default`, or as `TOMBOLO_PROPTEST_CASES` says. A
+/// failure prints the steps it was reduced to, and its seed is kept beside the test.
+pub fn cases(by_default: u32) -> ProptestConfig {
+    let wanted = std::env::var("TOMBOLO_PROPTEST_CASES").ok();
+    let cases = wanted.and_then(|text| text.parse().ok());
+    ProptestConfig {
+        cases: cases.unwrap_or(by_default),
+        max_shrink_iters: 20_000,
+        ..ProptestConfig::default()
+    }
+}

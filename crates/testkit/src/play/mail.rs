@@ -1,0 +1,71 @@
+//! What happens to messages on their way: lost, doubled, in another order.
+
+use super::Play;
+use crate::site::Mail;
+
+impl Play {
+    /// The place of a message that a watch may lose.
+    fn losable(&mut self, at: usize) -> Option<usize> {
+        self.site.pump(&self.registry);
+        let places: Vec<usize> = (0..self.site.inbox.len())
+            .filter(|place| self.site.inbox[*place].subject.is_some())
+            .collect();
+        (!places.is_empty()).then(|| places[at % places.len()])
+    }
+
+    pub(super) fn lose(&mut self, at: usize) {
+        if let Some(place) = self.losable(at) {
+            self.site.inbox.remove(place);
+        }
+    }
+
+    pub(super) fn double(&mut self, at: usize) {
+        if let Some(place) = self.losable(at) {
+            let again = self.site.inbox[place].clone();
+            self.site.inbox.insert(place, again);
+        }
+    }
+
+    /// Puts what watches saw in another order; where the site is orderly, what is about one
+    /// object keeps its order.
+    pub(super) fn shuffle(&mut self, seed: u64) {
+        self.site.pump(&self.registry);
+        let places: Vec<usize> = (0..self.site.inbox.len())
+            .filter(|place| self.site.inbox[*place].subject.is_some())
+            .collect();
+        let mut mails: Vec<Mail> = places
+            .iter()
+            .map(|at| self.site.inbox[*at].clone())
+            .collect();
+        let mut state = seed | 1;
+        for at in (1..mails.len()).rev() {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let other = usize::try_from(state >> 33).unwrap_or(0) % (at + 1);
+            mails.swap(at, other);
+        }
+        if self.site.is_orderly {
+            self.restore_order(&places, &mut mails);
+        }
+        for (place, mail) in places.into_iter().zip(mails) {
+            self.site.inbox[place] = mail;
+        }
+    }
+
+    /// Of each subject, puts the messages back in the order that they came in.
+    fn restore_order(&self, places: &[usize], mails: &mut [Mail]) {
+        for at in 0..mails.len() {
+            let subject = mails[at].subject.clone();
+            let earlier = mails[..at].iter().filter(|m| m.subject == subject).count();
+            let mut original = places.iter().map(|place| &self.site.inbox[*place]);
+            if let Some(mail) = original
+                .by_ref()
+                .filter(|m| m.subject == subject)
+                .nth(earlier)
+            {
+                mails[at] = mail.clone();
+            }
+        }
+    }
+}
