@@ -143,29 +143,38 @@ pub(crate) fn join_zones(a: Option<Arc<str>>, b: Option<Arc<str>>) -> Option<Arc
 }
 
 /// Joins the entries of a service to endpoints: those of one address become one endpoint where
-/// host name, conditions and zone agree and each protocol has just one; else each entry is an
-/// endpoint of its own (DESIGN §2.2). Sorted by address.
+/// host name, conditions and zone agree and each protocol has just one such entry; else each entry
+/// is an endpoint of its own (DESIGN §2.2). Sorted by address.
 pub fn join(entries: &Entries) -> Vec<Endpoint> {
     let mut endpoints = Vec::with_capacity(entries.len());
     let mut rest = entries.iter().peekable();
     while let Some(&(&(address, _), _)) = rest.peek() {
         let mut group: Vec<(EntryProtocol, &Entry)> = Vec::new();
-        let mut single = true;
         while let Some((&(_, protocol), list)) = rest.next_if(|((a, _), _)| *a == address) {
-            single &= list.len() == 1;
             group.extend(list.iter().map(|entry| (protocol, entry)));
         }
-        let agree = group.windows(2).all(|pair| {
-            let (a, b) = (pair[0].1, pair[1].1);
-            a.hostname == b.hostname && a.conditions == b.conditions && a.zone == b.zone
-        });
-        if single && agree {
-            endpoints.extend(endpoint(address, &group));
-        } else {
-            endpoints.extend(group.chunks(1).filter_map(|one| endpoint(address, one)));
+        // Stable: entries that agree stay in the order of their protocols.
+        group.sort_by(|(_, a), (_, b)| agreement(a).cmp(&agreement(b)));
+        for alike in group.chunk_by(|(_, a), (_, b)| agreement(a) == agreement(b)) {
+            if alike.windows(2).all(|pair| pair[0].0 != pair[1].0) {
+                endpoints.extend(endpoint(address, alike));
+            } else {
+                endpoints.extend(alike.chunks(1).filter_map(|one| endpoint(address, one)));
+            }
         }
     }
     endpoints
+}
+
+/// What entries of several protocols must have in common to be one endpoint.
+fn agreement(entry: &Entry) -> (Option<&str>, Option<&str>, Conditions) {
+    let Entry {
+        ports: _,
+        hostname,
+        zone,
+        conditions,
+    } = entry;
+    (hostname.as_deref(), zone.as_deref(), *conditions)
 }
 
 /// The endpoint that these entries, alike but for their ports, make together.
@@ -189,4 +198,64 @@ fn endpoint(address: IpAddr, group: &[(EntryProtocol, &Entry)]) -> Option<Endpoi
         zone: first.zone.clone(),
         conditions: first.conditions,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(port: &str, hostname: Option<&str>) -> Entry {
+        Entry {
+            ports: Arc::new([EntryPort {
+                name: port.into(),
+                port: 8080,
+            }]),
+            hostname: hostname.map(Into::into),
+            zone: None,
+            conditions: Conditions::READY,
+        }
+    }
+
+    /// The names of the ports of each endpoint that these entries of one address make.
+    fn joined(tcp: &[Entry], udp: &[Entry]) -> Vec<Vec<String>> {
+        let address = IpAddr::from([10, 0, 0, 1]);
+        let at = |protocol| (address, EntryProtocol::Some(protocol));
+        let entries: Entries = [
+            (at(Protocol::Tcp), tcp.into()),
+            (at(Protocol::Udp), udp.into()),
+        ]
+        .into();
+        let names =
+            |endpoint: Endpoint| endpoint.ports.iter().map(|p| p.name.to_string()).collect();
+        join(&entries).into_iter().map(names).collect()
+    }
+
+    #[test]
+    fn entries_that_agree_are_one_endpoint() {
+        let got = joined(&[entry("web", None)], &[entry("dns", None)]);
+        assert_eq!(got, [["dns", "web"]]);
+    }
+
+    #[test]
+    fn entries_that_differ_are_endpoints_of_their_own() {
+        let mut other = entry("dns", None);
+        other.conditions.ready = false;
+        assert_eq!(joined(&[entry("web", None)], &[other]).len(), 2);
+        let mut other = entry("dns", None);
+        other.zone = Some("a".into());
+        assert_eq!(joined(&[entry("web", None)], &[other]).len(), 2);
+    }
+
+    #[test]
+    fn two_of_one_protocol_that_agree_are_not_told_apart() {
+        let tcp = [entry("web", None), entry("api", None)];
+        assert_eq!(joined(&tcp, &[entry("dns", None)]).len(), 3);
+    }
+
+    #[test]
+    fn a_second_pod_at_an_address_leaves_the_first_together() {
+        let tcp = [entry("web", Some("a")), entry("web", Some("b"))];
+        let got = joined(&tcp, &[entry("dns", Some("a"))]);
+        assert_eq!(got, [vec!["dns", "web"], vec!["web"]]);
+    }
 }
