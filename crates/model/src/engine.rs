@@ -274,31 +274,29 @@ impl Engine {
         let Some(object) = self.world.namespaces.get(namespace) else {
             return Participation::Absent;
         };
-        if object.terminating {
-            return Participation::Terminating;
-        }
         if !self.config.namespaces.matches(&object.labels) {
             return Participation::NotGlobal(format!(
                 "namespace {namespace} takes no part in the clusterset: its labels are not those \
                  that this cluster's --namespaces selects"
             ));
         }
-        match &object.global {
-            GlobalMark::True => Participation::Global,
-            GlobalMark::Absent if self.config.global_by_default => Participation::Global,
-            GlobalMark::Absent => Participation::NotGlobal(format!(
-                "namespace {namespace} takes no part in the clusterset: annotate it \
-                 {ANNOTATION_GLOBAL}=true"
-            )),
-            GlobalMark::False => Participation::NotGlobal(format!(
-                "namespace {namespace} takes no part in the clusterset: it is annotated \
-                 {ANNOTATION_GLOBAL}=false"
-            )),
-            GlobalMark::Other(value) => Participation::NotGlobal(format!(
-                "namespace {namespace} takes no part in the clusterset: its annotation \
-                 {ANNOTATION_GLOBAL} is {value:?}, which is neither true nor false"
-            )),
-        }
+        let problem = match &object.global {
+            // Going away makes no namespace global: this comes after the selector and the marks.
+            GlobalMark::Absent if !self.config.global_by_default => {
+                format!("annotate it {ANNOTATION_GLOBAL}=true")
+            }
+            GlobalMark::True | GlobalMark::Absent if object.terminating => {
+                return Participation::Terminating;
+            }
+            GlobalMark::True | GlobalMark::Absent => return Participation::Global,
+            GlobalMark::False => format!("it is annotated {ANNOTATION_GLOBAL}=false"),
+            GlobalMark::Other(value) => format!(
+                "its annotation {ANNOTATION_GLOBAL} is {value:?}, which is neither true nor false"
+            ),
+        };
+        Participation::NotGlobal(format!(
+            "namespace {namespace} takes no part in the clusterset: {problem}"
+        ))
     }
 
     /// Takes the answer to a write in.
@@ -341,15 +339,7 @@ impl Engine {
                 }
             }
             Outcome::Outdated(current) => {
-                match (&target, current) {
-                    (Target::Object(..), Some(object)) => {
-                        self.world.apply(&self.config, &object, &mut self.dirty);
-                    }
-                    (Target::Object(object, _), None) => {
-                        self.world.remove(object, "", &mut self.dirty);
-                    }
-                    (Target::Records(_) | Target::Synced, _) => {}
-                }
+                self.meet(&target, &effect, current.as_ref());
                 self.writes.outdated(&target, service.as_ref(), now);
             }
             Outcome::Refused(refusal) => {
@@ -367,6 +357,29 @@ impl Engine {
                 }
                 self.writes.failed(&target, service.as_ref(), &message, now);
             }
+        }
+    }
+
+    /// Takes in how an object stands that a write found other than it was thought to be.
+    fn meet(&mut self, target: &Target, effect: &Effect, current: Option<&Object>) {
+        match (target, current) {
+            (Target::Object(..), Some(object)) => {
+                self.world.apply(&self.config, object, &mut self.dirty);
+            }
+            (Target::Object(object, _), None) => {
+                // One that was made since then is not the one that was not found.
+                let version = match effect {
+                    Effect::Update { old, .. }
+                    | Effect::UpdateStatus { old, .. }
+                    | Effect::Delete(old) => old.resource_version(),
+                    Effect::Create(_)
+                    | Effect::Publish { .. }
+                    | Effect::Synced(_)
+                    | Effect::Event(_) => "",
+                };
+                self.world.remove(object, version, &mut self.dirty);
+            }
+            (Target::Records(_) | Target::Synced, _) => {}
         }
     }
 
