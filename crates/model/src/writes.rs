@@ -281,15 +281,25 @@ impl Writes {
     }
 
     /// Whether an object already is what it can be: equal to what is wanted, or to what the
-    /// server made of the same content before.
-    pub(crate) fn is_settled(&self, target: &Target, wanted: &Object, present: &Object) -> bool {
+    /// server made of the same content before. A failure to make it so is then over: its outcome
+    /// was unknown, or somebody else did it.
+    pub(crate) fn is_settled(
+        &mut self,
+        target: &Target,
+        wanted: &Object,
+        present: &Object,
+    ) -> bool {
         let Target::Object(_, part) = target else {
             return false;
         };
-        same(*part, wanted, present)
+        let is_settled = same(*part, wanted, present)
             || self.bent.get(target).is_some_and(|&(asked, got)| {
                 asked == fingerprint(*part, wanted) && got == fingerprint(*part, present)
-            })
+            });
+        if is_settled {
+            self.retries.remove(target);
+        }
+        is_settled
     }
 
     /// Notes what a server made of a write.

@@ -236,6 +236,8 @@ impl Engine {
         let writes = self.published.difference(service, wanted.as_deref());
         if writes.is_empty() {
             self.published.unpublished.remove(service);
+            // A write whose outcome was unknown turned out to be done, or is not wanted any more.
+            self.writes.succeeded(&Target::Records(service.clone()));
             // While a listing is under way or a write is, what is gone may have to be told apart
             // from what was never there.
             if !self.writes.on_records(service) && !self.published.in_listing {
