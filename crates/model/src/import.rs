@@ -157,16 +157,16 @@ pub(crate) fn derived(input: &DerivedInput<'_>, present: Option<&ServiceObject>)
             .copied()
             .collect::<Vec<_>>(),
     );
-    let cluster_ips = match present {
-        Some(service) => service.cluster_ips.clone(),
-        None if headless => Vec::new(),
-        None => {
-            let remembered = remembered(import);
-            let ip_of = |f: &IpFamily| remembered.iter().find(|ip| IpFamily::of(**ip) == *f);
-            // The API server takes a second address only with a first.
-            all_families.iter().map_while(ip_of).copied().collect()
-        }
-    };
+    let mut cluster_ips = present
+        .map(|service| service.cluster_ips.clone())
+        .unwrap_or_default();
+    if !headless {
+        let remembered = remembered(import);
+        let ip_of = |f: &IpFamily| remembered.iter().find(|ip| IpFamily::of(**ip) == *f);
+        // The API server takes a second address only with a first.
+        let lacking = all_families.iter().skip(cluster_ips.len());
+        cluster_ips.extend(lacking.map_while(ip_of).copied().collect::<Vec<_>>());
+    }
     let mut labels = merged.labels.clone();
     labels.insert(LABEL_MANAGED_BY.into(), MANAGED_BY.into());
     labels.insert(

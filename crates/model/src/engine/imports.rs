@@ -180,10 +180,6 @@ impl Engine {
             Some(_) => Derived::Foreign,
         };
         self.plan_derived(step, &present, import, &derived);
-        let ours = match &derived {
-            Derived::Ours(object) if import.usable => Some(&**object),
-            Derived::None | Derived::Ours(_) | Derived::Foreign => None,
-        };
         let wants_slices = import.usable
             && !matches!(derived, Derived::Foreign)
             && self.wants_slices(import.merged.kind);
@@ -192,7 +188,7 @@ impl Engine {
         } else {
             self.delete_slices(step);
         }
-        let is_settled = import.frozen || self.plan_import_body(step, &present, import, ours);
+        let is_settled = import.frozen || self.plan_import_body(step, &present, import, &derived);
         if is_settled {
             self.plan_import_status(step, &present, import, &derived);
         }
@@ -226,11 +222,16 @@ impl Engine {
         step: &mut Step<'_>,
         present: &Arc<ImportObject>,
         import: &Import,
-        derived: Option<&ServiceObject>,
+        derived: &Derived,
     ) -> bool {
         let (now, service) = (step.now, step.service);
-        let derived = derived
-            .filter(|object| object.headless == (import.merged.kind == ImportType::Headless));
+        let is_headless = import.merged.kind == ImportType::Headless;
+        let is_coming = import.usable && !is_headless && !matches!(derived, Derived::Foreign);
+        let derived = match derived {
+            Derived::Ours(object) if import.usable => Some(&**object),
+            Derived::None | Derived::Ours(_) | Derived::Foreign => None,
+        };
+        let derived = derived.filter(|object| object.headless == is_headless);
         let remembered = import::remembered(present);
         let addresses = addresses(derived, &remembered);
         let meta = import::import_meta(
@@ -242,7 +243,7 @@ impl Engine {
         );
         let mut spec = import::spec(&import.merged, &import.families, derived);
         // Until the derived Service is back, its addresses stay announced: they are asked for again.
-        if derived.is_none() && import.usable && import.merged.kind == ImportType::ClusterSetIp {
+        if derived.is_none() && is_coming {
             let old = present.spec.as_ref().filter(|old| old.kind == spec.kind);
             spec.ips = old.map(|old| old.ips.clone()).unwrap_or_default();
             spec.ips
@@ -326,15 +327,24 @@ impl Engine {
             }
             Derived::Ours(object) if object.meta.terminating => {}
             Derived::Ours(object) => {
-                self.any_address.remove(service);
                 let old = Object::Service(Arc::clone(object));
                 let is_headless = import.merged.kind == ImportType::Headless;
-                // A Service cannot get or lose its address while it lives.
-                if usable.is_empty() || object.headless != is_headless {
+                let lacks = usable.iter().any(|f| !object.families.contains(f));
+                // A Service cannot get or lose its address while it lives, nor a family beside
+                // one that the network does not have.
+                let network = self.families.as_deref().unwrap_or_default();
+                let is_stuck = lacks && object.families.iter().any(|f| !network.contains(f));
+                if usable.is_empty() || object.headless != is_headless || is_stuck {
                     self.write(step, Effect::Delete(old));
                     return;
                 }
-                let new = Object::Service(Arc::new(import::derived(&input, Some(object))));
+                let mut new = import::derived(&input, Some(object));
+                if !lacks {
+                    self.any_address.remove(service);
+                } else if self.any_address.contains(service) {
+                    new.cluster_ips.clone_from(&object.cluster_ips);
+                }
+                let new = Object::Service(Arc::new(new));
                 let target = Target::Object(old.reference(), Part::Body);
                 if !self.writes.is_settled(&target, &new, &old) {
                     self.write(step, Effect::Update { old, new });

@@ -1,0 +1,147 @@
+//! The engine step by step: each test is one thing that went wrong once, or that must not.
+
+use std::sync::Arc;
+
+use tombolo_model::object::{GlobalMark, Kind, Object};
+use tombolo_model::service::IpFamily::{V4, V6};
+use tombolo_testkit::build::{entries, export, record, service, slice};
+use tombolo_testkit::ops::{NamespaceState, Op};
+use tombolo_testkit::play::Play;
+use tombolo_testkit::site::Fate;
+
+const SHOP: usize = 0;
+
+#[test]
+fn going_away_makes_no_namespace_global() {
+    let mut play = Play::ready();
+    play.service(service("shop/a"));
+    play.export(export("shop/a", 1));
+    let state = NamespaceState::There(GlobalMark::False);
+    play.step(&Op::Namespace(SHOP, state));
+    play.step(&Op::Namespace(SHOP, NamespaceState::Terminating));
+    play.run();
+    let valid = play.export_condition("shop/a", "Valid");
+    assert_eq!(valid.as_deref(), Some("False NamespaceNotGlobal"));
+}
+
+#[test]
+fn an_object_made_since_is_not_the_one_that_was_not_found() {
+    let mut play = Play::ready();
+    play.service(service("shop/a"));
+    play.export(export("shop/a", 1));
+    play.site.deliver(&play.registry, usize::MAX);
+    play.delete(Kind::ServiceExport, "shop/a");
+    // The status is written to nothing; before the answer comes, the export is made again.
+    while play.site.pending().len() > 0 {
+        play.site.perform(&mut play.registry, Fate::Done);
+    }
+    let answers = std::mem::take(&mut play.site.inbox);
+    play.export(export("shop/a", 2));
+    play.site.deliver(&play.registry, usize::MAX);
+    play.site.inbox.extend(answers);
+    play.run();
+    let ready = play.export_condition("shop/a", "Ready");
+    assert_eq!(ready.as_deref(), Some("True Exported"));
+}
+
+#[test]
+fn a_publication_that_was_done_after_all_is_no_failure() {
+    let mut play = Play::ready();
+    play.service(service("shop/a"));
+    play.export(export("shop/a", 1));
+    play.site.deliver(&play.registry, usize::MAX);
+    play.site.perform(&mut play.registry, Fate::UnknownDone);
+    play.run();
+    let ready = play.export_condition("shop/a", "Ready");
+    assert_eq!(ready.as_deref(), Some("True Exported"));
+}
+
+#[test]
+fn an_address_is_asked_for_again_when_its_family_comes_back() {
+    let mut play = Play::with_network(vec![V4, V6]);
+    let dual = || {
+        let mut record = record(1);
+        record.families = vec![V4, V6];
+        record
+    };
+    play.states("k", "shop/a", dual(), &entries(&[]));
+    play.run();
+    let before = play.import("shop/a").unwrap().spec.clone();
+    // A younger cluster narrows the import, and the derived Service is lost by hand meanwhile.
+    play.states("z-9", "shop/a", record(2), &entries(&[]));
+    let derived = play.derived_key("shop/a");
+    play.delete(Kind::Service, &derived.to_string());
+    play.run();
+    assert_eq!(play.derived_service("shop/a").unwrap().families, [V4]);
+    play.withdraws("z-9", "shop/a");
+    play.run();
+    assert_eq!(play.import("shop/a").unwrap().spec, before);
+}
+
+#[test]
+fn a_service_that_cannot_get_the_family_is_made_anew() {
+    let mut play = Play::with_network(vec![V6]);
+    let mut dual = record(1);
+    dual.families = vec![V4, V6];
+    play.states("k", "shop/a", dual, &entries(&[]));
+    play.run();
+    play.step(&Op::Families(vec![V4]));
+    play.run();
+    assert_eq!(play.derived_service("shop/a").unwrap().families, [V4]);
+    assert_eq!(play.import_ready("shop/a").as_deref(), Some("True Ready"));
+}
+
+#[test]
+fn an_import_has_no_address_while_a_stranger_has_its_name() {
+    let mut play = Play::ready();
+    play.service(service("shop/a"));
+    play.export(export("shop/a", 1));
+    play.endpoints(slice("shop/a", &["10.1.0.1"]));
+    play.run();
+    let before = play.import("shop/a").unwrap().spec.clone().unwrap();
+    assert_eq!(before.ips.len(), 1);
+    assert_eq!(play.mirrored("shop/a").len(), 1);
+    let derived = play.derived_key("shop/a").to_string();
+    play.delete(Kind::Service, &derived);
+    play.service(service(&derived));
+    play.run();
+    let spec = play.import("shop/a").unwrap().spec.clone().unwrap();
+    assert!(spec.ips.is_empty());
+    assert!(play.mirrored("shop/a").is_empty());
+    // The stranger goes, and with it what stood in the way of the old address.
+    play.delete(Kind::Service, &derived);
+    play.run();
+    assert_eq!(play.import("shop/a").unwrap().spec.as_ref(), Some(&before));
+}
+
+#[test]
+fn an_import_without_any_export_is_not_touched_unless_it_is_ours() {
+    let mut play = Play::ready();
+    play.step(&Op::ForeignImport((0, 0)));
+    play.run();
+    let before = play.import("shop/a").cloned();
+    play.step(&Op::Settle);
+    assert_eq!(play.import("shop/a").cloned(), before);
+    // Once there is an export it is adopted, and goes with the last one.
+    play.states("k", "shop/a", record(1), &entries(&["10.9.0.1"]));
+    play.run();
+    assert_eq!(play.import_ready("shop/a").as_deref(), Some("True Ready"));
+    play.withdraws("k", "shop/a");
+    play.run();
+    assert_eq!(play.import("shop/a"), None);
+}
+
+#[test]
+fn a_derived_service_that_lost_its_marks_is_known_by_its_owner() {
+    let mut play = Play::ready();
+    play.states("k", "shop/a", record(1), &entries(&["10.9.0.1"]));
+    play.run();
+    let before = play.derived_service("shop/a").unwrap().clone();
+    let mut bare = before.clone();
+    bare.meta.labels = Arc::default();
+    play.site.api.put_raw(Object::Service(Arc::new(bare)));
+    play.run();
+    let after = play.derived_service("shop/a").unwrap();
+    assert_eq!(after.meta.labels, before.meta.labels);
+    assert_eq!(after.meta.uid, before.meta.uid);
+}
