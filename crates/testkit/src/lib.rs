@@ -1,5 +1,5 @@
-//! Development only: an oracle of the rules, a small API server, and sites that put an engine
-//! between them under faults.
+//! Development only: an oracle of the rules, a small API server, sites that put an engine between
+//! them under faults, and the cases from the field.
 //!
 //! ```text
 //! Op (random) ─► Site { Engine ◄─► ApiServer, Registry } ─► settle ─► oracle::differences
@@ -12,7 +12,11 @@
 
 pub mod apiserver;
 pub mod build;
+pub mod cases;
+pub mod command;
+pub mod files;
 pub mod judge;
+pub mod manifest;
 pub mod ops;
 pub mod oracle;
 pub mod play;
