@@ -27,7 +27,7 @@ pub struct Binary {
 }
 
 /// A run that has ended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
@@ -45,17 +45,18 @@ impl Binary {
 
     /// Runs it to its end.
     pub fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Result<Finished> {
+        finish(self.command(args))
+    }
+
+    /// The same from inside a directory.
+    pub fn run_in<A: AsRef<OsStr>>(
+        &self,
+        dir: &Path,
+        args: impl IntoIterator<Item = A>,
+    ) -> Result<Finished> {
         let mut command = self.command(args);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let output = runtime()?
-            .block_on(async { timeout(DEADLINE, command.output()).await })
-            .map_err(|_| anyhow!("{command:?} does not end"))?
-            .with_context(|| self.path.display().to_string())?;
-        Ok(Finished {
-            code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).context("stdout is no UTF-8")?,
-            stderr: String::from_utf8(output.stderr).context("stderr is no UTF-8")?,
-        })
+        command.current_dir(dir);
+        finish(command)
     }
 
     /// Starts it with both outputs going to files in `logs`.
@@ -179,6 +180,20 @@ impl Running {
             stderr: self.stderr()?,
         })
     }
+}
+
+/// Runs a command to its end.
+fn finish(mut command: Command) -> Result<Finished> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = runtime()?
+        .block_on(async { timeout(DEADLINE, command.output()).await })
+        .map_err(|_| anyhow!("{command:?} does not end"))?
+        .with_context(|| format!("{command:?}"))?;
+    Ok(Finished {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).context("stdout is no UTF-8")?,
+        stderr: String::from_utf8(output.stderr).context("stderr is no UTF-8")?,
+    })
 }
 
 fn read(path: &Path) -> Result<String> {

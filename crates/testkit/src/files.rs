@@ -6,6 +6,53 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+/// A directory for one test, removed with it.
+#[derive(Debug)]
+pub struct Tree(TempDir);
+
+impl Tree {
+    /// An empty one.
+    pub fn new() -> Result<Self> {
+        Ok(Self(tempfile::tempdir().context("make a directory")?))
+    }
+
+    /// One with these files.
+    pub fn with<T: AsRef<str>>(files: &[(&str, T)]) -> Result<Self> {
+        let tree = Self::new()?;
+        for (path, text) in files {
+            tree.put(path, text.as_ref())?;
+        }
+        Ok(tree)
+    }
+
+    /// Writes a file, and the directories that it needs.
+    pub fn put(&self, path: &str, text: &str) -> Result<()> {
+        write(&self.path(path), text)
+    }
+
+    /// Removes a file or a directory with what is in it.
+    pub fn remove(&self, path: &str) -> Result<()> {
+        let path = self.path(path);
+        let removed = if path.is_dir() {
+            fs::remove_dir_all(&path)
+        } else {
+            fs::remove_file(&path)
+        };
+        removed.with_context(|| path.display().to_string())
+    }
+
+    /// Where something in it is.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    /// The same as an argument of a command.
+    pub fn arg(&self, path: &str) -> String {
+        self.path(path).display().to_string()
+    }
+}
 
 /// A file's bytes, and when it was last written.
 #[derive(Clone, Debug, PartialEq, Eq)]
