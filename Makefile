@@ -1,0 +1,25 @@
+# What a developer needs by name; everything else is `cargo` and `cargo xtask` (CONTRIBUTING.md).
+
+# Outside of the checkout, so that a fresh clone is built quickly and nothing is left in it.
+export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tombolo/target
+
+.PHONY: demo test tools
+
+# A clusterset of three clusters, live: edit a file below examples/shop and watch.
+demo: tools
+	cargo run --locked --quiet -- up examples/shop
+
+# Everything that a change has to pass. Tests on real clusters are apart, as they need root and
+# minutes; those with real etcd need Go, which builds it.
+test: tools
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo xtask arch
+	cargo xtask generate --check
+	cargo test --workspace --locked --no-fail-fast -- --skip e2e_ \
+	    $$(command -v go >/dev/null || echo --skip etcd_)
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --locked --no-deps --quiet
+
+# What cargo cannot fetch itself: installed where that is possible, named where it is not.
+tools:
+	@.ci/tools
