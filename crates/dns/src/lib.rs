@@ -11,16 +11,22 @@
 
 mod answer;
 mod find;
+mod forward;
+mod metrics;
 mod name;
 mod packet;
 mod record;
+mod server;
 mod snapshot;
 mod wire;
 mod zone;
 
 pub use answer::{Answer, Query, answer};
+pub use forward::{FORWARD_TIMEOUT_DEFAULT, FORWARDS_DEFAULT, Forwarder};
+pub use metrics::{LATENCY_BUCKETS_MICROS, Metrics, MetricsSnapshot, QueryCount};
 pub use name::{DomainNameError, WireName};
 pub use record::{Rcode, Record, RecordData, RecordType, RecordTypeError};
+pub use server::{BindError, Limits, Server};
 pub use snapshot::{Change, Listing, Live, Snapshot, SnapshotBuilder};
 pub use wire::{Answered, Outcome, PacketContext, Transport, UDP_LEN_DEFAULT, handle_packet};
 pub use zone::{TTL_DEFAULT_SECS, Zones};
