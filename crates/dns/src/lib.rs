@@ -12,6 +12,8 @@
 mod answer;
 mod find;
 mod forward;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod metrics;
 mod name;
 mod packet;

@@ -408,3 +408,59 @@ async fn a_new_snapshot_is_answered_from_at_once() {
     assert_eq!(running.udp(&vip).await.answers.len(), 1);
     running.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs dig (bind9-dnsutils)"]
+async fn dig_reads_every_answer_without_a_warning() {
+    let server = Running::start(&shards(), Limits::default());
+    let port = server.address.port().to_string();
+    let shards = format!("{SHARDS} SRV");
+    for (question, flags, wanted) in [
+        ("vip.shop.svc.clusterset.local. A", "+noedns", "10.96.0.1"),
+        (
+            "_http._tcp.vip.shop.svc.clusterset.local. SRV",
+            "+bufsize=1232",
+            "0 100 80 vip.",
+        ),
+        (
+            "vip.shop.svc.clusterset.local. ANY",
+            "+notcp",
+            "\"RFC8482\" \"\"",
+        ),
+        (
+            "nosuch.clusterset.local. A",
+            "+edns=0",
+            "ns.dns.clusterset.local. hostmaster.",
+        ),
+        (
+            "clusterset.local. NS",
+            "+dnssec",
+            "ns.dns.clusterset.local.",
+        ),
+        (
+            &shards,
+            "+tcp",
+            "shard-229.east.shards.shop.svc.clusterset.local.",
+        ),
+        (&shards, "+bufsize=512", "ANSWER: 230"),
+    ] {
+        let dig = tokio::task::spawn_blocking({
+            let port = port.clone();
+            let flags = flags.to_owned();
+            let question: Vec<String> = question.split(' ').map(str::to_owned).collect();
+            move || {
+                std::process::Command::new("dig")
+                    .args(["@127.0.0.1", "-p", &port, "+time=5", &flags])
+                    .args(question)
+                    .output()
+                    .unwrap()
+            }
+        });
+        let output = String::from_utf8(dig.await.unwrap().stdout).unwrap();
+        assert!(output.contains(wanted), "{question} {flags}: {output}");
+        for bad in ["WARNING: Message", "malformed", "extra bytes", "timed out"] {
+            assert!(!output.contains(bad), "{question} {flags}: {output}");
+        }
+    }
+    server.stop().await;
+}

@@ -261,6 +261,7 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
 
 /// What holds for any packet.
 fn check(packet: &[u8], seed: u64, own: u16) -> Result<(), TestCaseError> {
+    crate::fuzz::packet(packet);
     for transport in [Transport::Udp, Transport::Tcp] {
         let context = PacketContext {
             transport,
