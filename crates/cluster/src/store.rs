@@ -29,7 +29,7 @@ pub use address::{VIP_CIDR_V4, VIP_CIDR_V6, VipRanges, VipRangesError};
 pub use effect::Reply;
 
 use self::address::{Addresses, Part};
-use crate::convert::{Rejected, Strings, Subject, observe_service};
+use crate::convert::{Rejected, Strings, Subject, check_ports, observe_service};
 use crate::manifest::{Change, Declared, DeclaredExport};
 
 /// Events beyond this many push out the oldest: they are for people to read.
@@ -141,6 +141,10 @@ impl Store {
                     Err(error) => rejected.push(error),
                 },
                 Change::Delete(reference) => inputs.extend(self.delete(reference)),
+                Change::Erase(reference) => match self.erase(reference) {
+                    Ok(gone) => inputs.extend(gone),
+                    Err(error) => rejected.push(error),
+                },
             }
         }
         (inputs, rejected)
@@ -181,7 +185,12 @@ impl Store {
                 .created
                 .or_else(|| current.and_then(|m| m.created))
                 .or(Some(now));
-            meta.generation = generation;
+            // What was read from a server counts on from there.
+            meta.generation = if generation == 0 {
+                0
+            } else {
+                generation.max(meta.generation)
+            };
         });
         if let Declared::ServiceExport(export) = declared {
             self.exports
@@ -217,6 +226,18 @@ impl Store {
             .collect()
     }
 
+    /// Deletes an object that must be there: a user names one that no manifest declares.
+    pub fn erase(&mut self, reference: &ObjectRef) -> Result<Vec<Input>, Rejected> {
+        if self.objects.contains_key(reference) {
+            return Ok(self.delete(reference));
+        }
+        let subject = Subject {
+            kind: reference.kind,
+            key: &reference.key,
+        };
+        Err(subject.reject("metadata.name", "is not there to be deleted"))
+    }
+
     /// The model's object of a declared one, with addresses.
     fn declared_object(
         &mut self,
@@ -230,7 +251,7 @@ impl Store {
             Declared::ServiceImport(o) => Object::ServiceImport(Arc::clone(o)),
             Declared::Service(o) => {
                 let mut service = observe_service(&o.object, &self.families, &mut self.strings)?;
-                service::check_ports(&service.ports)
+                check_ports(&service.ports)
                     .map_err(|(field, problem)| subject.reject(field, problem))?;
                 self.give_addresses(&mut service, subject)?;
                 Object::Service(Arc::new(service))

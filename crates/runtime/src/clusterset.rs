@@ -307,6 +307,12 @@ impl Member {
         for change in changes.into_iter().chain(retries) {
             match change {
                 Change::Delete(reference) => self.inputs.extend(self.store.delete(&reference)),
+                Change::Erase(reference) => match self.store.erase(&reference) {
+                    Ok(inputs) => self.inputs.extend(inputs),
+                    Err(error) => {
+                        self.rejected.insert(reference, error);
+                    }
+                },
                 Change::Apply(declared) => match self.store.apply(&declared, now) {
                     Ok(input) => self.inputs.extend(input),
                     Err(error) => {

@@ -1,5 +1,6 @@
 //! Services.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -236,6 +237,40 @@ fn ports(
             })
         })
         .collect()
+}
+
+/// What is wrong with a Service's ports: the field and the problem.
+pub(crate) fn check_ports(ports: &[Port]) -> Result<(), (String, String)> {
+    let (mut names, mut numbers) = (HashSet::new(), HashSet::new());
+    for (i, port) in ports.iter().enumerate() {
+        let name_field = || format!("spec.ports[{i}].name");
+        if port.name.is_empty() && ports.len() > 1 {
+            let problem = "is missing: a Service of several ports needs names".to_owned();
+            return Err((name_field(), problem));
+        }
+        let is_label = |name: &str| {
+            let ok = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+            name.len() <= 63
+                && name.bytes().all(ok)
+                && !name.starts_with('-')
+                && !name.ends_with('-')
+        };
+        if !is_label(&port.name) {
+            let problem = format!("is {:?}, which is not an RFC 1123 label", port.name);
+            return Err((name_field(), problem));
+        }
+        if !names.insert(&port.name) {
+            return Err((
+                name_field(),
+                format!("is {}, which is there already", port.name),
+            ));
+        }
+        if !numbers.insert((port.protocol, port.port)) {
+            let problem = format!("is {}/{}, which is there already", port.protocol, port.port);
+            return Err((format!("spec.ports[{i}]"), problem));
+        }
+    }
+    Ok(())
 }
 
 /// A protocol; TCP where none is given.

@@ -18,6 +18,8 @@ pub struct Manifests {
     /// Whether Namespaces are declared. If none is, every namespace that an object uses exists.
     declares_namespaces: bool,
     objects: BTreeMap<ObjectRef, Declared>,
+    /// How often steps have deleted what no manifest declares, such as an object that Tombolo made.
+    erased: BTreeMap<ObjectRef, u32>,
 }
 
 /// A difference between two states of a cluster's manifests.
@@ -27,6 +29,8 @@ pub enum Change {
     Apply(Declared),
     /// An object is gone.
     Delete(ObjectRef),
+    /// An object that no manifest declares is deleted by hand; the cluster may have it.
+    Erase(ObjectRef),
 }
 
 /// Changes to one cluster, as `plan --then` has them.
@@ -63,6 +67,7 @@ impl Manifests {
         let mut manifests = Self {
             declares_namespaces: first.keys().any(|r| r.kind == Kind::Namespace),
             objects: BTreeMap::new(),
+            erased: BTreeMap::new(),
         };
         // Namespaces come first in the order of kinds.
         for (reference, (path, found)) in first {
@@ -108,6 +113,11 @@ impl Manifests {
         let gone = self.objects.keys().rev();
         let gone = gone.filter(|reference| !next.objects.contains_key(*reference));
         let mut changes: Vec<Change> = gone.cloned().map(Change::Delete).collect();
+        let erased = next
+            .erased
+            .iter()
+            .filter(|(reference, times)| self.erased.get(*reference) != Some(times));
+        changes.extend(erased.map(|(reference, _)| Change::Erase(reference.clone())));
         let other = next
             .objects
             .iter()
@@ -122,7 +132,12 @@ impl Manifests {
         let mut next = self.clone();
         let mut problems = Vec::new();
         for (path, found) in &step.delete {
-            if !next.delete(&found.what) {
+            if next.delete(&found.what) {
+                continue;
+            }
+            if may_be_made(found.what.kind) {
+                *next.erased.entry(found.what.clone()).or_default() += 1;
+            } else {
                 let reason = format!("{} is not there to be deleted", describe(&found.what));
                 problems.push(problem(path, found.place, reason));
             }
@@ -175,6 +190,14 @@ impl Manifests {
                 .entry(namespace_ref(&namespace))
                 .or_insert_with(|| implied(namespace));
         }
+    }
+}
+
+/// Whether Tombolo makes objects of this kind.
+fn may_be_made(kind: Kind) -> bool {
+    match kind {
+        Kind::Service | Kind::EndpointSlice | Kind::ServiceImport => true,
+        Kind::Namespace | Kind::ServiceExport => false,
     }
 }
 

@@ -13,7 +13,8 @@ use tombolo_model::service::IpFamily;
 
 use super::{Declared, DeclaredExport, DeclaredService, Place, describe};
 use crate::convert::{
-    Strings, observe_export, observe_import_json, observe_namespace, observe_service, observe_slice,
+    Strings, check_ports, observe_export, observe_import_json, observe_namespace, observe_service,
+    observe_slice,
 };
 
 /// A `List` in a `List` in a `List` … is read this deep; nobody means more.
@@ -291,7 +292,10 @@ impl Read for Declared {
             Kind::Service => {
                 let object: Service = typed(json, &reference)?;
                 // The families only fill gaps, so what is wrong is wrong with any.
-                text(observe_service(&object, &[IpFamily::V4], strings))?;
+                let observed = text(observe_service(&object, &[IpFamily::V4], strings))?;
+                check_ports(&observed.ports).map_err(|(field, problem)| {
+                    format!("{}: {field} {problem}", describe(&reference))
+                })?;
                 let key = reference.key;
                 Self::Service(Arc::new(DeclaredService { key, object }))
             }

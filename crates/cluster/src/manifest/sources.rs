@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use tombolo_model::names::{ClusterName, NameError};
 
+use super::OUTPUT_MARKER;
+
 /// Why an argument names no cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
@@ -122,7 +124,8 @@ fn below(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
         let is_hidden = name.starts_with(b".");
         let extension = path.extension().unwrap_or_default();
-        if path.is_dir() && !is_hidden {
+        let is_output = path.join(OUTPUT_MARKER).exists();
+        if path.is_dir() && !is_hidden && !is_output {
             directories.push(path);
         } else if !is_hidden && ["yaml", "yml", "json"].iter().any(|e| extension == *e) {
             directories.clear();

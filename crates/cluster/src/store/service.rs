@@ -1,15 +1,15 @@
 //! What an API server checks and fills in when a Service is written.
 
-use std::collections::HashSet;
 use std::net::IpAddr;
 
 use tombolo_model::config::KNOWN_DISTRIBUTIONS;
 use tombolo_model::io::{Refusal, RefusalKind};
 use tombolo_model::object::{ServiceKind, ServiceObject};
-use tombolo_model::service::{IpFamily, Port};
+use tombolo_model::service::IpFamily;
 
 use super::Store;
 use super::address::Part;
+use crate::convert::check_ports;
 
 /// Whether a Service has cluster IPs.
 pub(super) fn needs_addresses(service: &ServiceObject) -> bool {
@@ -18,40 +18,6 @@ pub(super) fn needs_addresses(service: &ServiceObject) -> bool {
         ServiceKind::ExternalName => false,
     };
     is_routed && !service.headless
-}
-
-/// What is wrong with a Service's ports: the field and the problem.
-pub(super) fn check_ports(ports: &[Port]) -> Result<(), (String, String)> {
-    let (mut names, mut numbers) = (HashSet::new(), HashSet::new());
-    for (i, port) in ports.iter().enumerate() {
-        let name_field = || format!("spec.ports[{i}].name");
-        if port.name.is_empty() && ports.len() > 1 {
-            let problem = "is missing: a Service of several ports needs names".to_owned();
-            return Err((name_field(), problem));
-        }
-        let is_label = |name: &str| {
-            let ok = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-            name.len() <= 63
-                && name.bytes().all(ok)
-                && !name.starts_with('-')
-                && !name.ends_with('-')
-        };
-        if !is_label(&port.name) {
-            let problem = format!("is {:?}, which is not an RFC 1123 label", port.name);
-            return Err((name_field(), problem));
-        }
-        if !names.insert(&port.name) {
-            return Err((
-                name_field(),
-                format!("is {}, which is there already", port.name),
-            ));
-        }
-        if !numbers.insert((port.protocol, port.port)) {
-            let problem = format!("is {}/{}, which is there already", port.protocol, port.port);
-            return Err((format!("spec.ports[{i}]"), problem));
-        }
-    }
-    Ok(())
 }
 
 impl Store {

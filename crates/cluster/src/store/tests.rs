@@ -521,6 +521,22 @@ fn generations_of_slices_count_changes_of_content() {
 }
 
 #[test]
+fn what_is_deleted_by_hand_must_be_there() {
+    let mut store = store(&[V4]);
+    create(&mut store, derived("d", &[V4]));
+    let erase = [Change::Erase(reference(Kind::Service, "d"))];
+    let (inputs, rejected) = store.change(&erase, NOW);
+    assert!(matches!(&inputs[..], [Input::Deleted { .. }]) && rejected.is_empty());
+    let (inputs, rejected) = store.change(&erase, NOW);
+    assert!(inputs.is_empty());
+    let text = rejected[0].to_string();
+    assert_eq!(
+        text,
+        "Service shop/d: metadata.name is not there to be deleted"
+    );
+}
+
+#[test]
 fn a_listing_shows_everything_of_its_kind() {
     let mut store = store(&[V4]);
     store.apply(&declared("web", json!({})), NOW).unwrap();

@@ -35,10 +35,10 @@ impl Fingerprint {
         }
     }
 
-    /// Whether the file changed within this time before `now`, or after it.
+    /// Whether the file changed about `now`, by clocks that may differ as much.
     pub(super) fn is_within(&self, span: SignedDuration, now: Timestamp) -> bool {
         let changed = Timestamp::from_second(self.changed.0).unwrap_or(Timestamp::UNIX_EPOCH);
-        now.duration_since(changed) <= span
+        now.duration_since(changed).abs() <= span
     }
 }
 
