@@ -141,6 +141,25 @@ impl Clusterset {
         }
     }
 
+    /// Says what the clusters' networks support, where that is not what it was.
+    pub(crate) fn set_families(
+        &mut self,
+        families: &BTreeMap<ClusterName, Vec<IpFamily>>,
+        now: Timestamp,
+    ) {
+        for (cluster, families) in families {
+            if let Some(member) = self.members.get_mut(cluster)
+                && member.store.families() != families
+            {
+                let input = member.store.set_families(families.clone());
+                member.inputs.push_back(input);
+                // The defaults of Services are others now.
+                let manifests = std::mem::take(&mut member.manifests);
+                member.set_manifests(&manifests, now);
+            }
+        }
+    }
+
     /// Runs all engines until nothing is left to do at this time.
     pub(crate) async fn settle(&mut self, now: Timestamp) -> Result<(), ClustersetError> {
         for _ in 0..ROUNDS_MAX {

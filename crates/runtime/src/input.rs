@@ -124,14 +124,15 @@ impl TryFrom<&SourceArgs> for Setup {
 
 impl Setup {
     /// The families of each cluster's network: those given, else what the Services name.
-    pub(crate) fn families(
+    pub(crate) fn families<'a>(
         &self,
-        manifests: &BTreeMap<ClusterName, Manifests>,
+        manifests: impl IntoIterator<Item = (&'a ClusterName, &'a Manifests)>,
     ) -> BTreeMap<ClusterName, Vec<IpFamily>> {
         let named = manifests
-            .iter()
-            .map(|(cluster, m)| (cluster.clone(), m.families_named()));
-        let mut families = default_families(&named.collect());
+            .into_iter()
+            .map(|(cluster, manifests)| (cluster.clone(), manifests.families_named()))
+            .collect();
+        let mut families = default_families(&named);
         families.extend(self.families.clone());
         families
     }

@@ -1,6 +1,5 @@
 //! `tombolo up`: a whole clusterset in this process, watching its files.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,7 +29,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
     // Watched before they are read: a change in between is told, not lost.
     let directories: Vec<PathBuf> = setup.clusters.values().cloned().collect();
     let watch = Watch::new(&directories);
-    let mut up = Up::start(&setup, clock::now()).await?;
+    let mut up = Up::start(setup, clock::now()).await?;
     // Only now, as an input that cannot be read leaves no trace.
     let output = args.sources.out.as_deref().map(Output::open).transpose();
     let output = output.map_err(|error| Refusal::failed(chain(&error)))?;
@@ -53,6 +52,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
 
 /// The running clusterset.
 pub(crate) struct Up {
+    setup: Setup,
     clusterset: Clusterset,
     sources: Vec<Source>,
     strings: Strings,
@@ -63,6 +63,7 @@ pub(crate) struct Up {
 struct Source {
     cluster: ClusterName,
     tree: Tree,
+    manifests: Manifests,
     problems: Vec<Problem>,
     /// Whether a file of it seemed to be being written when it was last read.
     is_unsettled: bool,
@@ -70,21 +71,20 @@ struct Source {
 
 impl Up {
     /// Reads all directories.
-    pub(crate) async fn start(setup: &Setup, now: Timestamp) -> Result<Self, Refusal> {
+    pub(crate) async fn start(setup: Setup, now: Timestamp) -> Result<Self, Refusal> {
         let mut strings = Strings::default();
         let mut sources = Vec::new();
         let mut refused = Vec::new();
-        let mut states = BTreeMap::new();
         for (cluster, directory) in &setup.clusters {
             match Tree::read(directory, now, &mut strings) {
                 Err(error) => refused.push(error),
                 Ok(tree) => {
                     let (manifests, problems) = Manifests::of(&tree);
-                    states.insert(cluster.clone(), manifests);
                     let cluster = cluster.clone();
                     sources.push(Source {
                         cluster,
                         tree,
+                        manifests,
                         problems,
                         is_unsettled: true,
                     });
@@ -94,13 +94,17 @@ impl Up {
         if !refused.is_empty() {
             return Err(Refusal::of(&refused));
         }
-        let mut clusterset = Clusterset::new(&setup.families(&states), &setup.vips, now)
+        let states = sources
+            .iter()
+            .map(|source| (&source.cluster, &source.manifests));
+        let mut clusterset = Clusterset::new(&setup.families(states), &setup.vips, now)
             .await
             .map_err(|error| Refusal::failed(chain(&error)))?;
-        for (cluster, manifests) in &states {
-            clusterset.set_manifests(cluster, manifests, now);
+        for source in &sources {
+            clusterset.set_manifests(&source.cluster, &source.manifests, now);
         }
         Ok(Self {
+            setup,
             clusterset,
             sources,
             strings,
@@ -122,7 +126,11 @@ impl Up {
         printed(screen.open())?;
         loop {
             printed(screen.show(&self.view()))?;
-            let is_unsettled = self.sources.iter().any(|source| source.is_unsettled);
+            // What a link leads to is not watched.
+            let is_unsettled = self
+                .sources
+                .iter()
+                .any(|source| source.is_unsettled || source.tree.has_links());
             let look_again = is_unsettled.then_some(LOOK_AGAIN);
             tokio::select! {
                 biased;
@@ -147,12 +155,17 @@ impl Up {
             let scan = source.tree.rescan(now, &mut self.strings);
             source.is_unsettled = scan.unsettled;
             if scan.files_changed > 0 {
-                let (manifests, problems) = Manifests::of(&source.tree);
-                source.problems = problems;
+                (source.manifests, source.problems) = Manifests::of(&source.tree);
                 self.clusterset
-                    .set_manifests(&source.cluster, &manifests, now);
+                    .set_manifests(&source.cluster, &source.manifests, now);
             }
         }
+        let states = self
+            .sources
+            .iter()
+            .map(|source| (&source.cluster, &source.manifests));
+        let families = self.setup.families(states);
+        self.clusterset.set_families(&families, now);
     }
 
     /// Brings everything in order, and writes it out.

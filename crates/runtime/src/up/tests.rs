@@ -35,7 +35,7 @@ async fn up(root: &std::path::Path) -> Up {
         vip_cidr: Vec::new(),
     })
     .unwrap();
-    let mut up = Up::start(&setup, "2026-02-01T00:00:00Z".parse().unwrap())
+    let mut up = Up::start(setup, "2026-02-01T00:00:00Z".parse().unwrap())
         .await
         .unwrap();
     up.settle("2026-02-01T00:00:00Z".parse().unwrap())
@@ -99,4 +99,28 @@ async fn a_scan_without_changes_plans_nothing() {
         .await
         .unwrap();
     assert_eq!(up.clusterset.planned_total(), before);
+}
+
+#[tokio::test]
+async fn a_cluster_becomes_dual_stack_when_its_services_do() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("oslo")).unwrap();
+    for (file, text) in manifests(2, 8080) {
+        fs::write(root.path().join("oslo").join(file), text).unwrap();
+    }
+    let mut up = up(root.path()).await;
+    let (_, text) = manifests(1, 8080).remove(0);
+    let dual =
+        "spec: {ipFamilyPolicy: RequireDualStack, ipFamilies: [IPv6, IPv4], ports: [{port: 80}]}";
+    let text = text.replace("spec: {ports: [{port: 80}]}", dual);
+    fs::write(root.path().join("oslo/s0.yaml"), text).unwrap();
+    let now = "2026-02-01T00:00:10Z".parse().unwrap();
+    up.rescan(&[0], now);
+    up.settle(now).await.unwrap();
+
+    let view = up.view();
+    assert_eq!(view.clusters[0].families, ["IPv4", "IPv6"]);
+    assert_eq!(view.clusters[0].imports[0].ip_families, ["IPv6", "IPv4"]);
+    assert_eq!(view.clusters[0].imports[0].ips.len(), 2);
+    assert!(view.errors.is_empty(), "{:?}", view.errors);
 }
