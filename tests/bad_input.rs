@@ -258,7 +258,7 @@ fn yaml_that_does_not_parse() {
     let good = manifest::exported("shop", "api", 5, "10.1.0.2");
     let text = format!(
         "{good}---\nkind: [Service\n---\n{}",
-        export_of("bank", "pay")
+        export_of("shop", "pay")
     );
     // Four documents are good, the fifth is broken, the sixth exports what is not there.
     let tree = Tree::with(&[
@@ -289,7 +289,11 @@ fn documents_that_are_wrong() {
     assert_reported("- a\n- list\n", 1, &[]);
     let port = manifest::service("shop", "api", 80).replace("port: 80", "port: eighty");
     assert_reported(&port, 1, &["port"]);
-    assert_reported(&format!("# a comment\n---\n{port}"), 2, &["port"]);
+    let after = format!(
+        "# a comment is no document\n---\n{}---\n{port}",
+        manifest::service("shop", "other", 80)
+    );
+    assert_reported(&after, 2, &["port"]);
     let port = manifest::service("shop", "api", 80).replace("port: 80", "port: 70000");
     assert_reported(&port, 1, &["70000"]);
     let address = manifest::slice("shop", "api", &["10.1.0.256"]);
@@ -297,6 +301,15 @@ fn documents_that_are_wrong() {
     let twice =
         manifest::namespace("shop").replace("  name: shop\n", "  name: shop\n  name: bank\n");
     assert_reported(&twice, 1, &["name"]);
+}
+
+#[test]
+fn two_objects_of_one_name() {
+    assert_reported(
+        &manifest::service("shop", "web", 81),
+        1,
+        &["good.yaml", "shop/web"],
+    );
 }
 
 #[test]
@@ -352,7 +365,7 @@ fn an_export_of_a_name_that_no_service_can_have() {
             "{said}"
         );
         assert!(
-            said.contains("label"),
+            said.contains("RFC 1"),
             "it says what a name has to be: {said}"
         );
     }

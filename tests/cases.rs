@@ -191,7 +191,11 @@ fn plan_stage(run: &Run, stage: usize, refusal: Option<&Finished>) -> Result<Vec
     let table = run.plan(stage, &["--out", &out.display().to_string()])?;
     let Ok(world) = World::read(&out) else {
         let error = World::read(&out).err().context("it was readable")?;
-        bail!("stage {stage}: {error:#}: {table:?}");
+        bail!(
+            "stage {stage}: {error:#}; exit code {:?}: {}",
+            table.code,
+            table.stderr
+        );
     };
     let mut problems = run.check(stage, &world);
     let scratch = run.scratch.path().join(format!("prose-{stage}"));

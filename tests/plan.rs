@@ -81,16 +81,13 @@ fn a_cluster_has_the_name_of_its_directory_however_it_is_written() {
         &[&tree.arg("clusters/east/"), &tree.arg("clusters/west/.")],
     );
     assert_eq!(slash, report(0, &[&tree.arg("clusters")]));
-    let binary = Binary::new(env!("CARGO_BIN_EXE_tombolo"));
-    let here = binary
-        .run_in(&tree.path("clusters/east"), ["plan", "-o", "json", "."])
-        .unwrap();
-    let here: Value = serde_json::from_str(&here.stdout).unwrap();
-    assert_eq!(imports(&here, "east"), ["shop/web"]);
-    let above = binary
-        .run_in(&tree.path("clusters"), ["plan", "-o", "json", "."])
-        .unwrap();
-    assert_eq!(serde_json::from_str::<Value>(&above.stdout).unwrap(), slash);
+    let here = |dir: &str| {
+        let binary = Binary::new(env!("CARGO_BIN_EXE_tombolo")).within(tree.path(dir));
+        let run = binary.run(["plan", "-o", "json", "."]).unwrap();
+        serde_json::from_str::<Value>(&run.stdout).unwrap()
+    };
+    assert_eq!(imports(&here("clusters/east"), "east"), ["shop/web"]);
+    assert_eq!(here("clusters"), slash);
 }
 
 // What is read.
@@ -160,17 +157,20 @@ fn objects_that_are_not_needed_are_ignored() {
 #[test]
 fn without_namespace_objects_the_namespaces_that_are_used_exist() {
     let tree = two_clusters();
-    let config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: shop}\n";
-    tree.put("clusters/west/shop.yaml", config).unwrap();
+    let other = manifest::service("shop", "other", 80);
+    tree.put("clusters/west/shop.yaml", &other).unwrap();
     assert_eq!(
         imports(&report(0, &[&tree.arg("clusters")]), "west"),
         ["shop/web"]
     );
-    tree.put("clusters/west/shop.yaml", &manifest::namespace("bank"))
+    tree.put("clusters/west/bank.yaml", &manifest::namespace("bank"))
         .unwrap();
-    assert_eq!(
-        imports(&report(0, &[&tree.arg("clusters")]), "west"),
-        Vec::<String>::new()
+    let report = report(2, &[&tree.arg("clusters")]);
+    assert_eq!(imports(&report, "west"), Vec::<String>::new());
+    let message = report["errors"][0]["message"].to_string();
+    assert!(
+        message.contains("shop/other") && message.contains("Namespaces"),
+        "{message}"
     );
 }
 

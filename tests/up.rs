@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -132,9 +133,9 @@ fn a_changed_file_changes_the_output_and_prints_lines() {
     let mut up = up(&tree);
     expect_addresses(&mut up, &tree, &["10.1.0.1"]);
     let before = up.stdout().unwrap();
-    let more = manifest::exported("shop", "web", 5, "10.1.0.2");
-    tree.put("clusters/east/web.yaml", &more).unwrap();
-    expect_addresses(&mut up, &tree, &["10.1.0.2"]);
+    let more = manifest::slice("shop", "web", &["10.1.0.2"]).replace("web-1", "web-2");
+    tree.put("clusters/east/more.yaml", &more).unwrap();
+    expect_addresses(&mut up, &tree, &["10.1.0.1", "10.1.0.2"]);
     let printed = up
         .eventually(|up| {
             let printed = up.stdout()?;
@@ -152,6 +153,34 @@ fn a_changed_file_changes_the_output_and_prints_lines() {
         "no terminal, so no escape codes: {printed:?}"
     );
     expect_end(up);
+}
+
+/// The directory is named as most people name it, which is not how the system names what changed.
+#[test]
+fn a_change_is_seen_whatever_the_directory_is_called() {
+    for sources in [
+        &["clusters"][..],
+        &["./clusters/"],
+        &["clusters/east", "clusters/west"],
+        &["link"],
+    ] {
+        let tree = two_clusters();
+        symlink("clusters", tree.path("link")).unwrap();
+        fs::create_dir(tree.path("logs")).unwrap();
+        let args = [&["up", "--out", "out"], sources].concat();
+        let mut up = tombolo()
+            .within(tree.path(""))
+            .start(args, &tree.path("logs"))
+            .unwrap();
+        expect_addresses(&mut up, &tree, &["10.1.0.1"]);
+        // More than one, as the first may be found for another reason.
+        for address in ["10.1.0.2", "10.1.0.3", "10.1.0.4"] {
+            let text = manifest::exported("shop", "web", 5, address);
+            tree.put("clusters/east/web.yaml", &text).unwrap();
+            expect_addresses(&mut up, &tree, &[address]);
+        }
+        expect_end(up);
+    }
 }
 
 #[test]

@@ -24,6 +24,8 @@ const POLL: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub struct Binary {
     path: PathBuf,
+    /// Where it is run; `None` for the test's own directory.
+    dir: Option<PathBuf>,
 }
 
 /// A run that has ended.
@@ -40,23 +42,24 @@ pub struct Finished {
 impl Binary {
     /// The binary at a path.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
+        Self {
+            path: path.into(),
+            dir: None,
+        }
+    }
+
+    /// The same, run from inside a directory.
+    #[must_use]
+    pub fn within(self, dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: Some(dir.into()),
+            ..self
+        }
     }
 
     /// Runs it to its end.
     pub fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Result<Finished> {
         finish(self.command(args))
-    }
-
-    /// The same from inside a directory.
-    pub fn run_in<A: AsRef<OsStr>>(
-        &self,
-        dir: &Path,
-        args: impl IntoIterator<Item = A>,
-    ) -> Result<Finished> {
-        let mut command = self.command(args);
-        command.current_dir(dir);
-        finish(command)
     }
 
     /// Starts it with both outputs going to files in `logs`.
@@ -97,6 +100,9 @@ impl Binary {
     fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = Command::new(&self.path);
         command.args(args).stdin(Stdio::null()).kill_on_drop(true);
+        if let Some(dir) = &self.dir {
+            command.current_dir(dir);
+        }
         // Every flag has an environment variable, and the caller's are not this test's.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("TOMBOLO_") {
