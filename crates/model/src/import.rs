@@ -147,23 +147,20 @@ pub(crate) fn derived(input: &DerivedInput<'_>, present: Option<&ServiceObject>)
         known_distributions,
     } = *input;
     let headless = merged.kind == ImportType::Headless;
+    let remembered = remembered(import);
+    let ip_of = |f: &IpFamily| remembered.iter().find(|ip| IpFamily::of(**ip) == *f);
     let mut all_families = present
         .map(|service| service.families.clone())
         .unwrap_or_default();
-    all_families.extend(
-        families
-            .iter()
-            .filter(|f| !all_families.contains(f))
-            .copied()
-            .collect::<Vec<_>>(),
-    );
+    let mut lacking: Vec<IpFamily> = families.to_vec();
+    lacking.retain(|f| !all_families.contains(f));
+    // The API server takes a second address only with a first: families with one lead.
+    lacking.sort_by_key(|f| ip_of(f).is_none());
+    all_families.extend(lacking);
     let mut cluster_ips = present
         .map(|service| service.cluster_ips.clone())
         .unwrap_or_default();
     if !headless {
-        let remembered = remembered(import);
-        let ip_of = |f: &IpFamily| remembered.iter().find(|ip| IpFamily::of(**ip) == *f);
-        // The API server takes a second address only with a first.
         let lacking = all_families.iter().skip(cluster_ips.len());
         cluster_ips.extend(lacking.map_while(ip_of).copied().collect::<Vec<_>>());
     }

@@ -25,7 +25,7 @@ pub mod seen;
 pub mod shapes;
 pub mod site;
 
-use proptest::test_runner::Config as ProptestConfig;
+use proptest::test_runner::{Config as ProptestConfig, FileFailurePersistence};
 
 /// How many cases a property is tried with: `by_default`, or as `TOMBOLO_PROPTEST_CASES` says. A
 /// failure prints the steps it was reduced to, and its seed is kept beside the test.
@@ -35,6 +35,7 @@ pub fn cases(by_default: u32) -> ProptestConfig {
     ProptestConfig {
         cases: cases.unwrap_or(by_default),
         max_shrink_iters: 20_000,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
         ..ProptestConfig::default()
     }
 }

@@ -238,6 +238,20 @@ pub struct ExpectedEndpoint {
 /// Zones and nodes whose traffic an endpoint is for.
 pub type ExpectedHints = (Vec<Arc<str>>, Vec<Arc<str>>);
 
+/// What a cluster states that has this Service with this ServiceExport, and no endpoints.
+pub fn stated_by(
+    cluster: ClusterName,
+    service: ServiceObject,
+    export: ExportObject,
+) -> Option<Stated> {
+    let key = export.meta.key.clone();
+    let mut truth = Truth::new(Config::new(cluster), vec![IpFamily::V4, IpFamily::V6]);
+    truth.put(&crate::apiserver::namespace(key.namespace.as_str()));
+    truth.put(&Object::Service(Arc::new(service)));
+    truth.put(&Object::ServiceExport(Arc::new(export)));
+    expect(&truth).records.remove(&key)
+}
+
 /// Everything that must follow from a truth.
 pub fn expect(truth: &Truth) -> Expected {
     let mut expected = Expected::default();

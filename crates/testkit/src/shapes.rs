@@ -180,6 +180,15 @@ impl ExportShape {
         })
     }
 
+    /// One that exports no labels.
+    pub const fn bare() -> Self {
+        Self {
+            created: 0,
+            labels: Vec::new(),
+            annotations: Vec::new(),
+        }
+    }
+
     fn pick(numbers: &[u8]) -> Labels {
         numbers
             .iter()

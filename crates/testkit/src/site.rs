@@ -134,6 +134,11 @@ impl Site {
         self.pending.iter()
     }
 
+    /// The action that is carried out next.
+    pub fn next_pending(&self) -> Option<&Action> {
+        self.pending.front()
+    }
+
     /// A new process: it knows nothing and lists everything, beginning anywhere.
     pub fn restart(&mut self, registry: &mut Registry, rotation: usize) {
         self.engine = Engine::new(self.config.clone());

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use tombolo_model::object::{GlobalMark, Kind, Object};
+use tombolo_model::service::ImportType;
 use tombolo_model::service::IpFamily::{V4, V6};
-use tombolo_testkit::build::{entries, export, record, service, slice};
-use tombolo_testkit::ops::{NamespaceState, Op};
+use tombolo_testkit::build::{entries, export, port, record, service, slice};
+use tombolo_testkit::ops::{NamespaceState, Op, PeerSession};
 use tombolo_testkit::play::Play;
+use tombolo_testkit::registry::Registry;
 use tombolo_testkit::site::Fate;
 
 const SHOP: usize = 0;
@@ -79,6 +81,22 @@ fn an_address_is_asked_for_again_when_its_family_comes_back() {
 }
 
 #[test]
+fn a_service_that_is_made_again_leads_with_the_family_of_its_address() {
+    let mut play = Play::with_network(vec![V6]);
+    let mut dual = record(1);
+    dual.families = vec![V4, V6];
+    play.states("k", "shop/a", dual, &entries(&[]));
+    play.run();
+    let before = play.derived_service("shop/a").unwrap().clone();
+    play.delete(Kind::Service, &before.meta.key.to_string());
+    play.step(&Op::Families(vec![V4, V6]));
+    play.run();
+    let after = play.derived_service("shop/a").unwrap();
+    assert_eq!(after.families, [V6, V4]);
+    assert_eq!(after.cluster_ips[0], before.cluster_ips[0]);
+}
+
+#[test]
 fn a_service_that_cannot_get_the_family_is_made_anew() {
     let mut play = Play::with_network(vec![V6]);
     let mut dual = record(1);
@@ -144,4 +162,141 @@ fn a_derived_service_that_lost_its_marks_is_known_by_its_owner() {
     let after = play.derived_service("shop/a").unwrap();
     assert_eq!(after.meta.labels, before.meta.labels);
     assert_eq!(after.meta.uid, before.meta.uid);
+}
+
+#[test]
+fn nothing_is_concluded_from_records_that_may_only_be_missing() {
+    let mut play = Play::ready();
+    play.states("k", "shop/a", record(1), &entries(&["10.9.0.1"]));
+    let mut dual = record(2);
+    dual.ports.push(port("metrics TCP/9100"));
+    play.states("z-9", "shop/a", dual, &entries(&["10.9.0.2"]));
+    play.run();
+    let (import, service) = (
+        play.import("shop/a").cloned(),
+        play.derived_service("shop/a").cloned(),
+    );
+    assert_eq!(play.mirrored("shop/a").len(), 2);
+    // The registry comes back empty but for k, and z-9 has not published anything yet.
+    play.step(&Op::PeerSession(3, PeerSession::Unsynced));
+    play.withdraws("z-9", "shop/a");
+    play.step(&Op::Restart(0));
+    play.states("k", "shop/a", record(1), &entries(&["10.9.0.3"]));
+    play.run();
+    assert_eq!(play.import("shop/a").cloned(), import);
+    assert_eq!(play.derived_service("shop/a").cloned(), service);
+    let addresses = |play: &Play| -> Vec<String> {
+        let slices = play.mirrored("shop/a");
+        let all = slices.iter().flat_map(|slice| slice.endpoints.iter());
+        all.map(|endpoint| endpoint.address.to_string()).collect()
+    };
+    assert_eq!(addresses(&play), ["10.9.0.3", "10.9.0.2"]);
+    // Once z-9 has published everything, it is known to export nothing.
+    play.step(&Op::Settle);
+    assert_eq!(addresses(&play), ["10.9.0.3"]);
+    let import = play.import("shop/a").unwrap();
+    assert_eq!(import.spec.as_ref().unwrap().ports, record(1).ports);
+    assert_eq!(import.status.clusters, ["k".into()]);
+}
+
+#[test]
+fn an_empty_registry_deletes_no_import() {
+    let mut play = Play::ready();
+    play.states("k", "shop/a", record(1), &entries(&["10.9.0.1"]));
+    play.run();
+    let before: Vec<Object> = play.site.api.objects().cloned().collect();
+    play.registry = Registry::default();
+    play.step(&Op::Restart(3));
+    play.run();
+    let after: Vec<Object> = play.site.api.objects().cloned().collect();
+    assert_eq!(after, before);
+}
+
+#[test]
+fn local_changes_take_effect_without_the_registry_and_are_published_later() {
+    let mut play = Play::ready();
+    play.step(&Op::Disconnect);
+    play.service(service("shop/a"));
+    play.export(export("shop/a", 1));
+    play.endpoints(slice("shop/a", &["10.1.0.1"]));
+    play.run();
+    assert_eq!(play.import_ready("shop/a").as_deref(), Some("True Ready"));
+    assert_eq!(play.mirrored("shop/a").len(), 1);
+    let ready = |play: &Play| play.export_condition("shop/a", "Ready");
+    assert_eq!(ready(&play).as_deref(), Some("False Pending"));
+    play.step(&Op::Connect);
+    play.run();
+    assert_eq!(ready(&play).as_deref(), Some("True Exported"));
+}
+
+#[test]
+fn an_import_comes_with_its_namespace_and_goes_with_the_last_export() {
+    let mut play = Play::ready();
+    play.step(&Op::Namespace(SHOP, NamespaceState::Gone));
+    play.states("k", "shop/a", record(1), &entries(&["10.9.0.1"]));
+    play.run();
+    assert_eq!(play.import("shop/a"), None);
+    play.step(&Op::Namespace(
+        SHOP,
+        NamespaceState::There(GlobalMark::Absent),
+    ));
+    play.run();
+    assert_eq!(play.import_ready("shop/a").as_deref(), Some("True Ready"));
+    play.withdraws("k", "shop/a");
+    play.run();
+    assert_eq!(play.import("shop/a"), None);
+    assert_eq!(play.derived_service("shop/a"), None);
+    assert!(play.mirrored("shop/a").is_empty());
+}
+
+#[test]
+fn a_new_import_takes_five_writes_and_an_endpoint_one() {
+    let mut play = Play::ready();
+    let before = play.site.actions_total;
+    play.states("k", "shop/a", record(1), &entries(&["10.9.0.1"]));
+    play.run();
+    assert_eq!(play.site.actions_total - before, 5);
+    let before = play.site.actions_total;
+    play.states(
+        "k",
+        "shop/a",
+        record(1),
+        &entries(&["10.9.0.1", "10.9.0.2"]),
+    );
+    play.run();
+    assert_eq!(play.site.actions_total - before, 1);
+}
+
+#[test]
+fn an_address_that_was_taken_meanwhile_is_replaced() {
+    let mut play = Play::ready();
+    play.states("k", "shop/a", record(1), &entries(&["10.9.0.1"]));
+    play.run();
+    let derived = play.derived_service("shop/a").unwrap().clone();
+    play.delete(Kind::Service, &derived.meta.key.to_string());
+    let mut thief = service("shop/thief");
+    thief.cluster_ips.clone_from(&derived.cluster_ips);
+    play.site.api.put_raw(Object::Service(Arc::new(thief)));
+    play.run();
+    let after = play.derived_service("shop/a").unwrap();
+    assert_ne!(after.cluster_ips, derived.cluster_ips);
+    assert_eq!(play.import_ready("shop/a").as_deref(), Some("True Ready"));
+}
+
+#[test]
+fn a_headless_flip_and_back_keeps_the_address() {
+    let mut play = Play::ready();
+    play.states("k", "shop/a", record(1), &entries(&["10.9.0.1"]));
+    play.run();
+    let before = play.import("shop/a").unwrap().spec.clone();
+    let mut headless = record(1);
+    headless.kind = ImportType::Headless;
+    play.states("k", "shop/a", headless, &entries(&["10.9.0.1"]));
+    play.run();
+    assert!(play.derived_service("shop/a").unwrap().headless);
+    let slice = play.mirrored("shop/a")[0];
+    assert_eq!(slice.meta.label("service.kubernetes.io/headless"), Some(""));
+    play.states("k", "shop/a", record(1), &entries(&["10.9.0.1"]));
+    play.run();
+    assert_eq!(play.import("shop/a").unwrap().spec, before);
 }

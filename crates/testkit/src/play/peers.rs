@@ -3,17 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tombolo_model::config::Config;
 use tombolo_model::endpoint::EntryProtocol;
 use tombolo_model::names::ServiceKey;
-use tombolo_model::object::{Object, SlicePort};
+use tombolo_model::object::SlicePort;
 use tombolo_model::record::{Origin, Record, RecordKey};
-use tombolo_model::service::IpFamily;
 
 use super::{Play, cluster, service};
-use crate::apiserver::namespace;
 use crate::ops::{Key, PeerSession};
-use crate::oracle::{Statement, Truth, expect, to_entries};
+use crate::oracle::{Statement, stated_by, to_entries};
 use crate::registry::origin;
 use crate::shapes::{ExportShape, ServiceShape, SliceShape};
 
@@ -55,13 +52,9 @@ impl Play {
     /// The record that a cluster with this Service and ServiceExport publishes, if it does.
     pub(super) fn peer(&mut self, at: usize, key: Key, body: &ServiceShape, export: &ExportShape) {
         let key = service(key);
-        let mut truth = Truth::new(Config::new(cluster(at)), vec![IpFamily::V4, IpFamily::V6]);
-        truth.put(&namespace(key.namespace.as_str()));
-        truth.put(&Object::Service(Arc::new(body.object(key.clone()))));
         let mut object = export.object(key.clone());
         object.meta.uid = format!("uid-{}", self.registry.revision()).into();
-        truth.put(&Object::ServiceExport(Arc::new(object)));
-        if let Some(stated) = expect(&truth).records.remove(&key) {
+        if let Some(stated) = stated_by(cluster(at), body.object(key.clone()), object) {
             let record = Record::Export(stated.export);
             self.registry
                 .put(&Self::peer_origin(at), RecordKey::Export(key), Some(record));
