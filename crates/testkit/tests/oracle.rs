@@ -6,7 +6,7 @@ use tombolo_testkit::ops::{self, Op};
 use tombolo_testkit::play::{Play, config, slice_mode};
 
 proptest! {
-    #![proptest_config(cases(160))]
+    #![proptest_config(cases(400))]
 
     /// Whatever is lost, doubled, late or refused: after a full listing, everything is as it must
     /// be, and before it nothing was done that must never be.
