@@ -46,7 +46,7 @@ impl Screen {
     /// Shows a state.
     pub(crate) fn show(&mut self, view: &View) -> Result<(), PrintError> {
         match self {
-            Self::Table => print::out(&drawn(view)),
+            Self::Table => print::out(&drawn(view, terminal_rows())),
             Self::Lines(told) => {
                 let lines = view.lines();
                 let text = news(told, &lines);
@@ -73,15 +73,31 @@ impl Screen {
 /// Marks the keys of errors, which go to standard error.
 const ERROR: &str = "error ";
 
-/// The table over what was there.
-fn drawn(view: &View) -> String {
+/// The table over what was there, as much of it as fits in so many rows.
+fn drawn(view: &View, rows_max: usize) -> String {
     let errors = view.errors.iter().map(|error| format!("ERROR {error}\n"));
     let text: String = std::iter::once(view.table()).chain(errors).collect();
-    let mut rows = String::with_capacity(2 * text.len());
-    for line in text.lines() {
-        rows.extend([line, END_LINE, "\r\n"]);
+    let lines: Vec<&str> = text.lines().collect();
+    // The last row is for the closing words.
+    let shown = lines.len().min(rows_max.saturating_sub(1));
+    let mut drawn = format!("{NO_WRAP}{HOME}");
+    for line in lines.iter().take(shown) {
+        drawn.extend([line, END_LINE, "\r\n"]);
     }
-    format!("{NO_WRAP}{HOME}{rows}Ctrl-C ends it.{END_LINE}{END_SCREEN}")
+    let closing = match lines.len() - shown {
+        0 => "Ctrl-C ends it.".to_owned(),
+        more => format!("{more} more lines do not fit. Ctrl-C ends it."),
+    };
+    drawn.extend([&closing, END_LINE, END_SCREEN]);
+    drawn
+}
+
+/// The rows of the terminal; where it does not say, those that every terminal has.
+fn terminal_rows() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+    size.map(|size| usize::from(size.ws_row))
+        .filter(|rows| *rows > 0)
+        .unwrap_or(24)
 }
 
 /// A line for each thing that is new, other than it was, or gone.
@@ -152,12 +168,40 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::ClusterView;
 
     fn lines(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs
             .iter()
             .map(|&(k, v)| (k.to_owned(), v.to_owned()))
             .collect()
+    }
+
+    #[test]
+    fn a_table_that_does_not_fit_says_how_much_is_missing() {
+        let cluster = |name: &str| ClusterView {
+            name: name.to_owned(),
+            families: vec!["IPv4"],
+            exports: Vec::new(),
+            imports: Vec::new(),
+        };
+        let view = View {
+            clusters: vec![cluster("oslo"), cluster("rome")],
+            conflicts: Vec::new(),
+            warnings: Vec::new(),
+            errors: Vec::new(),
+        };
+        let plain = |rows_max| {
+            let text = drawn(&view, rows_max);
+            [NO_WRAP, HOME, END_LINE, END_SCREEN]
+                .iter()
+                .fold(text, |t, code| t.replace(code, ""))
+        };
+        assert_eq!(
+            plain(2),
+            "CLUSTER oslo (IPv4)\r\n3 more lines do not fit. Ctrl-C ends it."
+        );
+        assert!(plain(24).ends_with("CLUSTER rome (IPv4)\r\n\r\nCtrl-C ends it."));
     }
 
     #[test]
