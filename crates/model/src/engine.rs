@@ -32,8 +32,6 @@ mod exports;
 mod imports;
 mod publish;
 mod slices;
-#[cfg(test)]
-mod tests;
 
 use publish::Published;
 

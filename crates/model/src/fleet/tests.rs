@@ -1,1 +1,282 @@
-//! Tests.
+//! What counts as known, and what as gone (DESIGN §2.2).
+
+use jiff::Timestamp;
+
+use super::*;
+use crate::names::{Namespace, ObjectName};
+use crate::record::Labels;
+use crate::service::{Affinity, ImportType, InternalTrafficPolicy, IpFamily};
+
+/// A reader and what is there to read.
+#[derive(Default)]
+struct Reader {
+    fleet: Fleet,
+}
+
+fn service() -> ServiceKey {
+    ServiceKey::new(
+        Namespace::try_new("shop").unwrap(),
+        ObjectName::new("search"),
+    )
+}
+
+fn origin(region: &str, cluster: &str) -> Origin {
+    Origin {
+        region: Region::try_new(region).unwrap(),
+        cluster: ClusterName::try_new(cluster).unwrap(),
+    }
+}
+
+fn export(uid: &str) -> Record {
+    Record::Export(Arc::new(ExportRecord {
+        created: Timestamp::UNIX_EPOCH,
+        uid: uid.into(),
+        kind: ImportType::Headless,
+        ports: Vec::new(),
+        families: vec![IpFamily::V4],
+        affinity: Affinity::None,
+        internal_traffic_policy: InternalTrafficPolicy::Cluster,
+        traffic_distribution: None,
+        labels: Labels::new(),
+        annotations: Labels::new(),
+    }))
+}
+
+fn session(epoch: u64) -> Record {
+    Record::Session(Session {
+        holder: "pod".into(),
+        epoch,
+        started: Timestamp::UNIX_EPOCH,
+        software: "test".into(),
+        schema: 1,
+        families: vec![IpFamily::V4],
+        service_cidrs: Vec::new(),
+        blind_since: None,
+    })
+}
+
+impl Reader {
+    /// A reader that has listed an empty registry.
+    fn new() -> Self {
+        let mut reader = Self::default();
+        reader.list(|_| ());
+        reader
+    }
+
+    /// A reader of a cluster `k` that is synced and exports the service.
+    fn with_k() -> Self {
+        let mut reader = Self::new();
+        let k = origin("local", "k");
+        reader.put(&k, RecordKey::Session, session(1));
+        reader.put(&k, RecordKey::Export(service()), export("k"));
+        reader.put(&k, RecordKey::Synced, Record::Synced(1));
+        reader
+    }
+
+    fn put(&mut self, origin: &Origin, key: RecordKey, record: Record) {
+        self.set(origin, key, Some(record));
+    }
+
+    fn delete(&mut self, origin: &Origin, key: RecordKey) {
+        self.set(origin, key, None);
+    }
+
+    fn set(&mut self, origin: &Origin, key: RecordKey, record: Option<Record>) {
+        self.fleet.observe(FleetInput::Record {
+            origin: origin.clone(),
+            key,
+            record,
+        });
+    }
+
+    fn list(&mut self, show: impl FnOnce(&mut Self)) {
+        self.fleet.observe(FleetInput::ListBegan);
+        show(self);
+        self.fleet.observe(FleetInput::ListEnded);
+    }
+
+    /// The UIDs of the exports of the service that are in use.
+    fn exports(&mut self) -> Vec<String> {
+        self.fleet.drain();
+        let state = self.fleet.services.get(&service());
+        let clusters = state
+            .into_iter()
+            .flat_map(|state| state.clusters().values());
+        clusters.map(|c| c.export.uid.to_string()).collect()
+    }
+
+    fn trusted(&mut self) -> Vec<String> {
+        self.fleet.drain();
+        self.fleet.trusted.iter().map(ToString::to_string).collect()
+    }
+}
+
+#[test]
+fn nothing_is_told_before_a_first_listing_is_complete() {
+    let mut fleet = Fleet::default();
+    fleet.observe(FleetInput::ListBegan);
+    fleet.observe(FleetInput::Record {
+        origin: origin("local", "k"),
+        key: RecordKey::Export(service()),
+        record: Some(export("k")),
+    });
+    assert!(fleet.drain().is_empty());
+    fleet.observe(FleetInput::ListEnded);
+    let inputs = fleet.drain();
+    assert!(matches!(
+        inputs[..],
+        [Input::Fleet { state: Some(_), .. }, Input::Trusted(_)]
+    ));
+    assert!(fleet.drain().is_empty());
+}
+
+#[test]
+fn a_record_that_a_synced_cluster_deleted_is_withdrawn() {
+    let mut reader = Reader::with_k();
+    assert_eq!(reader.exports(), ["k"]);
+    reader.delete(&origin("local", "k"), RecordKey::Export(service()));
+    assert!(reader.exports().is_empty());
+}
+
+#[test]
+fn what_a_listing_does_not_show_is_withdrawn_if_the_cluster_is_synced() {
+    let mut reader = Reader::with_k();
+    let k = origin("local", "k");
+    reader.list(|r| {
+        r.put(&k, RecordKey::Session, session(1));
+        r.put(&k, RecordKey::Synced, Record::Synced(1));
+    });
+    assert!(reader.exports().is_empty());
+}
+
+#[test]
+fn the_records_of_an_emptied_registry_stay_in_use() {
+    let mut reader = Reader::with_k();
+    reader.list(|_| ());
+    assert_eq!(reader.exports(), ["k"]);
+    assert!(reader.trusted().is_empty());
+}
+
+#[test]
+fn absence_is_trusted_again_once_the_new_session_has_published_all() {
+    let mut reader = Reader::with_k();
+    let k = origin("local", "k");
+    reader.list(|r| {
+        r.put(&k, RecordKey::Session, session(2));
+        r.put(&k, RecordKey::Synced, Record::Synced(1));
+    });
+    assert_eq!(reader.exports(), ["k"]);
+    reader.put(&k, RecordKey::Synced, Record::Synced(2));
+    assert!(reader.exports().is_empty());
+    assert_eq!(reader.trusted(), ["k"]);
+}
+
+#[test]
+fn a_cluster_without_a_session_keeps_its_records() {
+    let mut reader = Reader::with_k();
+    let k = origin("local", "k");
+    reader.delete(&k, RecordKey::Session);
+    reader.delete(&k, RecordKey::Export(service()));
+    assert_eq!(reader.exports(), ["k"]);
+}
+
+#[test]
+fn left_takes_everything_out_without_a_session() {
+    let mut reader = Reader::with_k();
+    let k = origin("local", "k");
+    reader.delete(&k, RecordKey::Session);
+    reader.delete(&k, RecordKey::Export(service()));
+    let owner = crate::record::Owner { uid: "uid".into() };
+    reader.put(&k, RecordKey::Left, Record::Left(owner));
+    assert!(reader.exports().is_empty());
+    assert_eq!(reader.trusted(), ["k"]);
+}
+
+#[test]
+fn a_new_value_counts_at_once_also_of_a_cluster_that_is_not_synced() {
+    let mut reader = Reader::with_k();
+    let k = origin("local", "k");
+    reader.put(&k, RecordKey::Session, session(2));
+    reader.put(&k, RecordKey::Export(service()), export("k2"));
+    assert_eq!(reader.exports(), ["k2"]);
+}
+
+#[test]
+fn endpoints_are_held_like_exports() {
+    let mut reader = Reader::with_k();
+    let k = origin("local", "k");
+    let key = RecordKey::Endpoint {
+        service: service(),
+        protocol: EntryProtocol::None,
+        address: IpAddr::from([10, 0, 0, 1]),
+    };
+    let entry = Entry {
+        ports: [].into(),
+        hostname: None,
+        zone: None,
+        conditions: crate::endpoint::Conditions::READY,
+    };
+    reader.put(&k, key.clone(), Record::Endpoint([entry].into()));
+    let count = |reader: &mut Reader| {
+        reader.fleet.drain();
+        reader.fleet.services[&service()].clusters()["k"]
+            .endpoints
+            .len()
+    };
+    assert_eq!(count(&mut reader), 1);
+    reader.put(&k, RecordKey::Session, session(2));
+    reader.delete(&k, key);
+    assert_eq!(count(&mut reader), 1);
+    reader.put(&k, RecordKey::Synced, Record::Synced(2));
+    assert_eq!(count(&mut reader), 0);
+}
+
+#[test]
+fn of_two_regions_with_one_name_the_first_counts_alone() {
+    let mut reader = Reader::new();
+    let (east, west) = (origin("east", "k"), origin("west", "k"));
+    reader.put(&west, RecordKey::Session, session(1));
+    reader.put(&west, RecordKey::Export(service()), export("west"));
+    assert_eq!(reader.exports(), ["west"]);
+    reader.put(&east, RecordKey::Session, session(2));
+    assert!(reader.exports().is_empty());
+    reader.put(&east, RecordKey::Export(service()), export("east"));
+    assert_eq!(reader.exports(), ["east"]);
+    // Once the first is gone, by the rule, the other one counts.
+    reader.put(&east, RecordKey::Synced, Record::Synced(2));
+    reader.delete(&east, RecordKey::Export(service()));
+    assert!(reader.exports().is_empty());
+    reader.delete(&east, RecordKey::Synced);
+    reader.delete(&east, RecordKey::Session);
+    assert_eq!(reader.exports(), ["west"]);
+}
+
+#[test]
+fn the_same_state_is_shared_not_made_again() {
+    let mut reader = Reader::with_k();
+    reader.fleet.drain();
+    let before = Arc::clone(&reader.fleet.services[&service()]);
+    let k = origin("local", "k");
+    reader.put(&k, RecordKey::Export(service()), export("k2"));
+    reader.put(&k, RecordKey::Export(service()), export("k"));
+    let inputs = reader.fleet.drain();
+    let [
+        Input::Fleet {
+            state: Some(state), ..
+        },
+    ] = &inputs[..]
+    else {
+        panic!("one service changed: {inputs:?}");
+    };
+    assert!(Arc::ptr_eq(state, &before));
+}
+
+#[test]
+fn a_snapshot_is_what_was_told() {
+    let mut reader = Reader::with_k();
+    reader.fleet.drain();
+    let told = reader.fleet.snapshot();
+    assert!(
+        matches!(&told[..], [Input::Fleet { .. }, Input::Trusted(trusted)] if trusted.len() == 1)
+    );
+}
