@@ -52,6 +52,7 @@ pub(crate) struct Writes {
     under_way: BTreeMap<ActionId, UnderWay>,
     by_object: HashMap<ObjectRef, ActionId>,
     by_records: HashMap<ServiceKey, ActionId>,
+    synced: Option<ActionId>,
     /// All that a service asked for.
     by_service: HashMap<ServiceKey, BTreeSet<ActionId>>,
     retries: HashMap<Target, Retry>,
@@ -98,7 +99,7 @@ impl Writes {
             Target::Records(service) => {
                 self.by_records.insert(service.clone(), id);
             }
-            Target::Synced => {}
+            Target::Synced => self.synced = Some(id),
         }
         if let Some(service) = &service {
             self.by_service
@@ -133,7 +134,7 @@ impl Writes {
             Target::Records(service) => {
                 self.by_records.remove(service);
             }
-            Target::Synced => {}
+            Target::Synced => self.synced = None,
         }
         if let Some(service) = &write.service
             && let Some(ids) = self.by_service.get_mut(service)
@@ -174,10 +175,8 @@ impl Writes {
     }
 
     /// Whether the `synced` mark is being written.
-    pub(crate) fn on_synced(&self) -> bool {
-        self.under_way
-            .values()
-            .any(|write| write.target == Target::Synced)
+    pub(crate) const fn on_synced(&self) -> bool {
+        self.synced.is_some()
     }
 
     /// Whether a target may be written now: not while a failed write waits for its retry.
