@@ -16,6 +16,8 @@ use crate::service::{IpFamily, Port};
 const CLUSTERS_MAX: usize = 5;
 /// How many characters of a value are shown.
 const VALUE_LEN_MAX: usize = 64;
+/// How many differences of one cluster's ports a sentence tells.
+const DIFFERENCES_MAX: usize = 5;
 /// The longest message, in bytes.
 const MESSAGE_LEN_MAX: usize = 4096;
 
@@ -69,13 +71,12 @@ impl Conflict {
             ),
         };
         for (cluster, value) in self.others.iter().take(CLUSTERS_MAX) {
-            let verb = if self.reason == ConflictReason::Port {
-                ""
-            } else {
-                "has "
-            };
             // Writing to a String cannot fail.
-            let _infallible = write!(text, "; {cluster} {verb}{}", cut(value));
+            let _infallible = match self.reason {
+                // Made of several values, each cut by itself.
+                ConflictReason::Port => write!(text, "; {cluster} {value}"),
+                _ => write!(text, "; {cluster} has {}", cut(value)),
+            };
         }
         if self.others.len() > CLUSTERS_MAX {
             let _infallible = write!(text, "; {} more", self.others.len() - CLUSTERS_MAX);
@@ -177,7 +178,7 @@ fn port_differences(record: &RecordPorts, accepted: &[Port]) -> String {
         parts.push(match difference {
             PortDifference::AppProtocol(port) => {
                 let own = port.app_protocol.as_deref().unwrap_or("none");
-                format!("has {port} with appProtocol {own}")
+                format!("has {port} with appProtocol {}", cut(own))
             }
             PortDifference::NameTaken(port, index) => {
                 format!("has {port}, dropped as {} is there", accepted[*index])
@@ -201,7 +202,12 @@ fn port_differences(record: &RecordPorts, accepted: &[Port]) -> String {
         .map(|(_, port)| port.to_string())
         .collect();
     if !missing.is_empty() {
-        parts.push(format!("lacks {}", missing.join(", ")));
+        parts.push(format!("lacks {}", cut(&missing.join(", "))));
+    }
+    if parts.len() > DIFFERENCES_MAX {
+        let more = parts.len() - DIFFERENCES_MAX;
+        parts.truncate(DIFFERENCES_MAX);
+        parts.push(format!("{more} more"));
     }
     parts.join(", ")
 }
