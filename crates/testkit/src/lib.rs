@@ -27,13 +27,13 @@ pub mod site;
 
 use proptest::test_runner::{Config as ProptestConfig, FileFailurePersistence};
 
-/// How many cases a property is tried with: `by_default`, or as `TOMBOLO_PROPTEST_CASES` says. A
+/// How often a property is tried: `by_default`, or as `TOMBOLO_PROPTEST_CASES` says. A
 /// failure prints the steps it was reduced to, and its seed is kept beside the test.
-pub fn cases(by_default: u32) -> ProptestConfig {
+pub fn tries(by_default: u32) -> ProptestConfig {
     let wanted = std::env::var("TOMBOLO_PROPTEST_CASES").ok();
-    let cases = wanted.and_then(|text| text.parse().ok());
+    let tries = wanted.and_then(|text| text.parse().ok());
     ProptestConfig {
-        cases: cases.unwrap_or(by_default),
+        cases: tries.unwrap_or(by_default),
         max_shrink_iters: 20_000,
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
         ..ProptestConfig::default()

@@ -10,13 +10,13 @@ use tombolo_model::object::{Object, ServiceObject};
 use tombolo_model::service::IpFamily;
 use tombolo_testkit::apiserver::namespace;
 use tombolo_testkit::build::cluster;
-use tombolo_testkit::cases;
 use tombolo_testkit::ops::{CLUSTERS, Key, key};
 use tombolo_testkit::oracle::{Truth, differences, expect};
 use tombolo_testkit::play::service;
 use tombolo_testkit::registry::Registry;
 use tombolo_testkit::shapes::{ExportShape, ServiceShape, SliceShape};
 use tombolo_testkit::site::Site;
+use tombolo_testkit::tries;
 
 /// What happens in one of the clusters.
 #[derive(Clone, Debug)]
@@ -151,7 +151,7 @@ fn ports_of(
 }
 
 proptest! {
-    #![proptest_config(cases(120))]
+    #![proptest_config(tries(120))]
 
     #[test]
     fn all_clusters_come_to_the_same(changes in vec(change(), 1..50)) {

@@ -10,9 +10,9 @@ use tombolo_model::names::ClusterName;
 use tombolo_model::record::ExportRecord;
 use tombolo_model::service::{Port, Protocol};
 use tombolo_testkit::build::{cluster, key};
-use tombolo_testkit::cases;
 use tombolo_testkit::oracle::{Combined, combine, stated_by};
 use tombolo_testkit::shapes::{ExportShape, ServiceShape};
+use tombolo_testkit::tries;
 
 /// Records of up to seven clusters, more than a message names.
 fn records() -> impl Strategy<Value = BTreeMap<ClusterName, ExportRecord>> {
@@ -67,7 +67,7 @@ fn compare(merged: &Merged, wanted: &Combined) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(cases(1_500))]
+    #![proptest_config(tries(1_500))]
 
     /// Field by field, the merge is what the tables of BEHAVIOUR §2 say.
     #[test]

@@ -1,12 +1,12 @@
 //! One engine under random steps, held to the oracle.
 
 use proptest::prelude::*;
-use tombolo_testkit::cases;
 use tombolo_testkit::ops::{self, Op};
 use tombolo_testkit::play::{Play, config, slice_mode};
+use tombolo_testkit::tries;
 
 proptest! {
-    #![proptest_config(cases(400))]
+    #![proptest_config(tries(400))]
 
     /// Whatever is lost, doubled, late or refused: after a full listing, everything is as it must
     /// be, and before it nothing was done that must never be.

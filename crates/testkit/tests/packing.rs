@@ -10,7 +10,7 @@ use tombolo_model::object::{SliceEndpoint, SlicePort};
 use tombolo_model::packing::{Packed, Ports, pack};
 use tombolo_model::service::Protocol;
 use tombolo_testkit::build::endpoint;
-use tombolo_testkit::cases;
+use tombolo_testkit::tries;
 
 /// The most endpoints of a slice.
 const MAX: usize = 100;
@@ -156,7 +156,7 @@ fn check(before: &Slices, after: &Slices, wish: &Wish) {
 }
 
 proptest! {
-    #![proptest_config(cases(300))]
+    #![proptest_config(tries(300))]
 
     /// Every endpoint is in one slice of its ports, slices are neither too full nor sparse, and
     /// nothing moves that need not.
