@@ -1,3 +1,5 @@
+//! Objects there and back, and what is refused with which words.
+
 use std::sync::Arc;
 
 use jiff::Timestamp;

@@ -1,3 +1,5 @@
+//! Files to objects: kinds, places, faults, files that change while they are read.
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;

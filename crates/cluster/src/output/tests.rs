@@ -1,3 +1,5 @@
+//! Directories that are ours and not ours, and what a run leaves in them.
+
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+//! Changes in order, and those that change nothing.
+
 use std::fs;
 
 use super::*;

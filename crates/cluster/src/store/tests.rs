@@ -1,3 +1,5 @@
+//! What an API server would answer: versions, addresses, refusals.
+
 use std::net::IpAddr;
 
 use proptest::collection::vec;
