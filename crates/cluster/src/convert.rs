@@ -24,6 +24,7 @@ use tombolo_model::object::{Kind, Object};
 
 pub use export::{observe_export, write_export};
 pub use import::{observe_import, observe_import_json, write_import};
+pub(crate) use meta::key_of;
 pub use meta::{observe_namespace, write_namespace};
 pub(crate) use service::check_ports;
 pub use service::{families_named, observe_service, write_service};

@@ -11,6 +11,7 @@
 //! `manifest` reads a directory as a cluster and `steps` changes to it; `store` is the API server
 //! of such a cluster, in memory; `output` writes what it holds to files.
 
+pub mod api;
 pub mod convert;
 pub mod families;
 pub mod manifest;

@@ -1,0 +1,41 @@
+//! A real Kubernetes cluster: its API server as inputs, actions as calls to it.
+//!
+//! ```text
+//! watch ─decode─► reports ─► (the shell's engine) ─► effects ─writer─► calls
+//!    network ───────┘                                    └─events─► calls
+//! ```
+//!
+//! Everything here is driven by whoever holds it: nothing is spawned, so that the death of a task
+//! is never unobserved. Objects are decoded straight into the model's; what Kubernetes sends beside
+//! that is never kept. Pods and Nodes are never read.
+
+mod access;
+mod answer;
+mod call;
+mod clock;
+mod crds;
+mod decode;
+mod events;
+mod identity;
+mod lease;
+mod network;
+mod patch;
+mod removal;
+mod report;
+mod resource;
+mod watch;
+mod writer;
+
+pub use access::{Access, AccessError, context_names};
+pub use call::{CallError, Server};
+pub use clock::{BootClock, Clock};
+pub use crds::{CrdsError, Installed, Release, apply_crds};
+pub use events::{EventSender, EventsDropped, Recorder, recorder};
+pub use identity::{IdentityError, ensure_namespace, identify, system_uid};
+pub use lease::{Fence, LeaseConfig, LeaseKeeper, Standing};
+pub use network::watch_network;
+pub use removal::remove_managed;
+pub use report::{Report, WatchState};
+pub use resource::ApiVersion;
+pub use watch::watch;
+pub use writer::{WRITES_MAX, Writer};

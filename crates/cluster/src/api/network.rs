@@ -1,0 +1,182 @@
+//! What a cluster's network can do: its ServiceCIDR objects say which families and networks its
+//! Services have; where there are none, a Service that is only tried says the families.
+
+use std::time::Duration;
+
+use http::Method;
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::Service;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+use tombolo_model::io::Input;
+use tombolo_model::own::{FIELD_MANAGER, LABEL_MANAGED_BY, MANAGED_BY};
+use tombolo_model::service::IpFamily;
+use tracing::{debug, warn};
+
+use super::call::{Call, CallError, Server};
+use super::report::Report;
+use crate::convert::families_named;
+
+/// A network's families change about once in its life, when its API server starts anew: looking
+/// every few minutes is enough, and needs no watch.
+const LOOK_EVERY: Duration = Duration::from_mins(5);
+/// After a failure.
+const RETRY: Duration = Duration::from_secs(2);
+/// The ServiceCIDR that the API server makes of its own configuration; its order is the network's.
+const FIRST: &str = "kubernetes";
+
+#[derive(Deserialize)]
+struct Cidrs {
+    items: Vec<Cidr>,
+}
+
+#[derive(Deserialize)]
+struct Cidr {
+    metadata: CidrMeta,
+    #[serde(default)]
+    spec: CidrSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CidrMeta {
+    name: String,
+    #[serde(default)]
+    deletion_timestamp: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct CidrSpec {
+    #[serde(default)]
+    cidrs: Vec<String>,
+}
+
+/// What a network can do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Network {
+    families: Vec<IpFamily>,
+    cidrs: Vec<IpNet>,
+}
+
+/// Reports the families and service networks of a cluster whenever they change, until nobody
+/// listens.
+pub async fn watch_network(server: Server, reports: mpsc::Sender<Report>) {
+    let mut known = Network::default();
+    while !reports.is_closed() {
+        let wait = match look(&server).await {
+            Ok(network) => {
+                if network != known {
+                    let Network { families, cidrs } = network.clone();
+                    let families = Report::Inputs(vec![Input::Families(families)]);
+                    for report in [Report::ServiceCidrs(cidrs), families] {
+                        if reports.send(report).await.is_err() {
+                            return;
+                        }
+                    }
+                    known = network;
+                }
+                LOOK_EVERY
+            }
+            Err(error) => {
+                warn!(
+                    error = &error as &dyn std::error::Error,
+                    "cannot find out the families of the network"
+                );
+                RETRY
+            }
+        };
+        tokio::select! {
+            biased;
+            () = reports.closed() => return,
+            () = sleep(wait) => {}
+        }
+    }
+}
+
+async fn look(server: &Server) -> Result<Network, CallError> {
+    for version in ["v1", "v1beta1"] {
+        let path = format!("/apis/networking.k8s.io/{version}/servicecidrs");
+        match server.read::<Cidrs>(Call::get(&path)).await {
+            Ok(cidrs) => {
+                let network = of_cidrs(cidrs);
+                if !network.families.is_empty() {
+                    return Ok(network);
+                }
+            }
+            Err(error) if matches!(error.code(), Some(403 | 404)) => {
+                debug!(
+                    version,
+                    error = &error as &dyn std::error::Error,
+                    "no ServiceCIDRs"
+                );
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    try_service(server).await
+}
+
+fn of_cidrs(cidrs: Cidrs) -> Network {
+    let mut objects = cidrs.items;
+    objects.retain(|object| object.metadata.deletion_timestamp.is_none());
+    objects.sort_by_key(|object| (object.metadata.name != FIRST, object.metadata.name.clone()));
+    let texts = objects.iter().flat_map(|object| &object.spec.cidrs);
+    let cidrs: Vec<IpNet> = texts.filter_map(|text| text.parse().ok()).collect();
+    let mut families = Vec::new();
+    for cidr in &cidrs {
+        let family = IpFamily::of(cidr.addr());
+        if !families.contains(&family) {
+            families.push(family);
+        }
+    }
+    Network { families, cidrs }
+}
+
+/// Asks for a Service of all families without making it.
+async fn try_service(server: &Server) -> Result<Network, CallError> {
+    let path =
+        format!("/api/v1/namespaces/default/services?dryRun=All&fieldManager={FIELD_MANAGER}");
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"generateName": "tombolo-families-", "labels": {LABEL_MANAGED_BY: MANAGED_BY}},
+        "spec": {"ipFamilyPolicy": "PreferDualStack", "ports": [{"port": 80}]},
+    });
+    let service: Service = server
+        .read(Call::with_body(Method::POST, &path, &body))
+        .await?;
+    // In its order, which the sorted helper would lose.
+    let in_order = service
+        .spec
+        .iter()
+        .flat_map(|spec| spec.ip_families.iter().flatten());
+    let mut families: Vec<IpFamily> = in_order.filter_map(|f| IpFamily::parse(f)).collect();
+    if families.is_empty() {
+        families = families_named(&service);
+    }
+    Ok(Network {
+        families,
+        cidrs: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_is_that_of_the_api_servers_own_networks() {
+        let cidrs = json!({"items": [
+            {"metadata": {"name": "extra"}, "spec": {"cidrs": ["10.2.0.0/16"]}},
+            {"metadata": {"name": "gone", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+             "spec": {"cidrs": ["10.3.0.0/16"]}},
+            {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["fd00::/112", "10.1.0.0/16"]}},
+        ]});
+        let network = of_cidrs(serde_json::from_value(cidrs).unwrap());
+        assert_eq!(network.families, [IpFamily::V6, IpFamily::V4]);
+        let cidrs: Vec<String> = network.cidrs.iter().map(ToString::to_string).collect();
+        assert_eq!(cidrs, ["fd00::/112", "10.1.0.0/16", "10.2.0.0/16"]);
+    }
+}

@@ -1,0 +1,150 @@
+//! The engine's effects as calls: each carries what it expects, and its answer says what became
+//! of it. Order and number are the engine's and the shell's.
+
+use std::sync::Arc;
+
+use http::Method;
+use serde_json::json;
+use tombolo_model::io::{Effect, Outcome};
+use tombolo_model::object::{Object, ObjectRef};
+use tombolo_model::own::FIELD_MANAGER;
+
+use super::answer::{Verdict, Write, judge};
+use super::call::{Call, CallError, Server};
+use super::decode::{Decoder, Read};
+use super::lease::Fence;
+use super::patch::{self, Patch};
+use super::watch::chain;
+
+/// The most writes at a time. An API server with its defaults gives all controllers together about
+/// two hundred seats (priority and fairness), and one etcd takes a few hundred writes a second:
+/// more would only queue there.
+pub const WRITES_MAX: usize = 48;
+
+/// Writes objects of one cluster, as long as the fence stands.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    server: Server,
+    fence: Arc<Fence>,
+}
+
+impl Writer {
+    /// A writer that sends nothing once the fence has fallen.
+    pub fn new(server: Server, fence: Arc<Fence>) -> Self {
+        Self { server, fence }
+    }
+
+    /// Carries an effect out. `None`: it is not one on an object.
+    pub async fn execute(&self, effect: &Effect) -> Option<Outcome> {
+        if !self.fence.stands() {
+            return Some(fallen());
+        }
+        let outcome = match effect {
+            Effect::Create(object) => self.create(object).await,
+            Effect::Update { old, new } => {
+                let patch = patch::update(self.server.versions(), old, new);
+                self.change(&old.reference(), "", patch).await
+            }
+            Effect::UpdateStatus { old, new } => {
+                let patch = patch::status(self.server.versions(), old, new);
+                self.change(&old.reference(), "/status", patch).await
+            }
+            Effect::Delete(object) => self.delete(object).await,
+            Effect::Publish { .. } | Effect::Synced(_) | Effect::Event(_) => return None,
+        };
+        Some(outcome)
+    }
+
+    async fn create(&self, object: &Object) -> Outcome {
+        let reference = object.reference();
+        let versions = self.server.versions();
+        let path = versions.beside(reference.kind, &reference.key);
+        let path = format!("{path}?fieldManager={FIELD_MANAGER}");
+        let json = patch::creation(versions, object);
+        let call = Call::with_body(Method::POST, &path, &json);
+        let asks_addresses = match object {
+            Object::Service(service) => !service.cluster_ips.is_empty(),
+            Object::Namespace(_)
+            | Object::EndpointSlice(_)
+            | Object::ServiceExport(_)
+            | Object::ServiceImport(_) => false,
+        };
+        let answer = self.server.call(call).await;
+        self.written(Write::Create { asks_addresses }, &reference, answer)
+            .await
+    }
+
+    async fn change(&self, object: &ObjectRef, part: &str, patch: Patch) -> Outcome {
+        let path = self.server.versions().object(object);
+        let path = format!("{path}{part}?fieldManager={FIELD_MANAGER}");
+        let mut call = Call::with_body(Method::PATCH, &path, &patch.body);
+        call.content_type = patch.content_type;
+        let answer = self.server.call(call).await;
+        self.written(Write::Change, object, answer).await
+    }
+
+    async fn delete(&self, object: &Object) -> Outcome {
+        let reference = object.reference();
+        let path = self.server.versions().object(&reference);
+        let uid = object.meta().map(|meta| Arc::clone(&meta.uid));
+        let json = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Background",
+            "preconditions": {"uid": uid, "resourceVersion": object.resource_version()},
+        });
+        let call = Call::with_body(Method::DELETE, &path, &json);
+        match self.server.call(call).await {
+            Ok(_) => Outcome::Deleted,
+            Err(error) => self.failed(Write::Delete, &reference, &error).await,
+        }
+    }
+
+    async fn written(
+        &self,
+        write: Write,
+        object: &ObjectRef,
+        answer: Result<Vec<u8>, CallError>,
+    ) -> Outcome {
+        match answer {
+            Ok(body) => match decode(object, &body) {
+                Ok(object) => Outcome::Written(object),
+                Err(problem) => Outcome::Unknown(problem),
+            },
+            Err(error) => self.failed(write, object, &error).await,
+        }
+    }
+
+    async fn failed(&self, write: Write, object: &ObjectRef, error: &CallError) -> Outcome {
+        match judge(write, error) {
+            Verdict::Is(outcome) => outcome,
+            Verdict::Look => self.look(object).await,
+        }
+    }
+
+    /// How an object stands that is not as it was thought to be.
+    async fn look(&self, object: &ObjectRef) -> Outcome {
+        let path = self.server.versions().object(object);
+        match self.server.call(Call::get(&path)).await {
+            Ok(body) => match decode(object, &body) {
+                Ok(current) => Outcome::Outdated(Some(current)),
+                Err(problem) => Outcome::Unknown(problem),
+            },
+            Err(error) if error.code() == Some(404) => Outcome::Outdated(None),
+            Err(error) => Outcome::Unknown(chain(&error).into()),
+        }
+    }
+}
+
+fn decode(object: &ObjectRef, body: &[u8]) -> Result<Object, Arc<str>> {
+    let text = String::from_utf8_lossy(body);
+    match Decoder::new(object.kind).object(&text) {
+        Ok(Read { object, problem: _ }) => Ok(object),
+        Err(unreadable) => Err(unreadable.rejected.to_string().into()),
+    }
+}
+
+/// The answer of a writer that may not write any more.
+fn fallen() -> Outcome {
+    Outcome::Unknown("this process does not lead any more".into())
+}
