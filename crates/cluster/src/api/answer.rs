@@ -56,6 +56,14 @@ pub(super) fn judge(write: Write, error: &CallError) -> Verdict {
     }
 }
 
+/// Whether a Service was refused because an address that it asked for is taken.
+pub(super) fn is_address_taken(write: Write, error: &CallError) -> bool {
+    match judge(write, error) {
+        Verdict::Is(Outcome::Refused(refusal)) => refusal.kind == RefusalKind::AddressTaken,
+        Verdict::Is(_) | Verdict::Look => false,
+    }
+}
+
 fn has_cause(status: &Status, reason: &str) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes.into_iter().any(|cause| cause.reason == reason)

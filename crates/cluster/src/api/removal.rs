@@ -61,7 +61,10 @@ pub async fn remove_managed(server: &Server) -> Result<usize, CallError> {
                 "propagationPolicy": "Background",
                 "preconditions": {"uid": uid},
             });
-            match server.call(Call::with_body(Method::DELETE, &path, &body)).await {
+            match server
+                .call(Call::with_body(Method::DELETE, &path, &body))
+                .await
+            {
                 Ok(_) => removed += 1,
                 // It went with its owner.
                 Err(error) if matches!(error.code(), Some(404 | 409)) => {}

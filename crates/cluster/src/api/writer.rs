@@ -2,14 +2,16 @@
 //! of it. Order and number are the engine's and the shell's.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Method;
 use serde_json::json;
+use tokio::time::sleep;
 use tombolo_model::io::{Effect, Outcome};
 use tombolo_model::object::{Object, ObjectRef};
 use tombolo_model::own::FIELD_MANAGER;
 
-use super::answer::{Verdict, Write, judge};
+use super::answer::{Verdict, Write, is_address_taken, judge};
 use super::call::{Call, CallError, Server};
 use super::decode::{Decoder, Read};
 use super::lease::Fence;
@@ -20,6 +22,16 @@ use super::watch::chain;
 /// two hundred seats (priority and fairness), and one etcd takes a few hundred writes a second:
 /// more would only queue there.
 pub const WRITES_MAX: usize = 48;
+
+/// How long a Service waits for addresses that it had before: an API server frees those of a
+/// deleted Service after the deletion was seen, within a few tens of milliseconds.
+const ADDRESS_WAITS: [Duration; 5] = [
+    Duration::from_millis(25),
+    Duration::from_millis(100),
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+];
 
 /// Writes objects of one cluster, as long as the fence stands.
 #[derive(Clone, Debug)]
@@ -69,9 +81,24 @@ impl Writer {
             | Object::ServiceExport(_)
             | Object::ServiceImport(_) => false,
         };
-        let answer = self.server.call(call).await;
-        self.written(Write::Create { asks_addresses }, &reference, answer)
-            .await
+        let write = Write::Create { asks_addresses };
+        let mut answer = self.server.call(call).await;
+        // The addresses of a Service that was just deleted are freed a moment after it is gone.
+        for wait in ADDRESS_WAITS {
+            if !answer
+                .as_ref()
+                .is_err_and(|error| is_address_taken(write, error))
+            {
+                break;
+            }
+            sleep(wait).await;
+            if !self.fence.stands() {
+                return fallen();
+            }
+            let call = Call::with_body(Method::POST, &path, &json);
+            answer = self.server.call(call).await;
+        }
+        self.written(write, &reference, answer).await
     }
 
     async fn change(&self, object: &ObjectRef, part: &str, patch: Patch) -> Outcome {
