@@ -3,7 +3,7 @@
 # Outside of the checkout, so that a fresh clone is built quickly and nothing is left in it.
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tombolo/target
 
-.PHONY: demo test tools
+.PHONY: demo e2e test tools
 
 # A clusterset of three clusters, live: edit a file below examples/shop and watch.
 demo: tools
@@ -19,6 +19,11 @@ test: tools
 	cargo test --workspace --locked --no-fail-fast -- --skip e2e_ \
 	    $$(command -v go >/dev/null || echo --skip etcd_)
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --locked --no-deps --quiet
+
+# The tests on real clusters: as root, some minutes, and the first time as many to build Kubernetes.
+e2e: tools
+	cargo test --locked --test e2e -- --ignored
+	cargo test --locked -p tombolo-testbed --test nodes -- --ignored --test-threads 1
 
 # What cargo cannot fetch itself: installed where that is possible, named where it is not.
 tools:

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::controller::settings::{AccessArgs, AdminArgs, ControllerArgs, LeaseArgs, RuleArgs};
+
 /// Joins Kubernetes clusters into one clusterset.
 ///
 /// A ServiceExport in one cluster makes the Service reachable in every cluster that has the
@@ -19,7 +21,9 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Plan(PlanArgs),
-    Up(UpArgs),
+    Up(Box<UpArgs>),
+    Controller(Box<ControllerArgs>),
+    Crds(CrdsArgs),
 }
 
 /// Shows what each cluster would hold, from directories of manifests; changes nothing.
@@ -46,9 +50,11 @@ pub(crate) struct PlanArgs {
     pub(crate) output: Format,
 }
 
-/// Runs a whole clusterset in this process, from directories of manifests.
+/// Runs a whole clusterset in this process, from directories of manifests or clusters.
 ///
-/// Watches the files, and shows what each cluster holds as they change. Ctrl-C ends it.
+/// With directories: watches the files, and shows what each cluster holds as they change. With
+/// context:NAME of a kubeconfig: joins these clusters as controllers of theirs would. Ctrl-C ends
+/// it.
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
     #[command(flatten)]
@@ -57,12 +63,46 @@ pub(crate) struct UpArgs {
     /// Show the state once and end, with the exit code of `plan`.
     #[arg(long)]
     pub(crate) once: bool,
+
+    /// With contexts: remove at the end what was made. Otherwise the imports stay as they are.
+    #[arg(long)]
+    pub(crate) clean: bool,
+
+    /// With contexts: the kubeconfig. Default: $KUBECONFIG, else ~/.kube/config.
+    #[arg(long, value_name = "FILE", env = "TOMBOLO_KUBECONFIG")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) lease: LeaseArgs,
+
+    #[command(flatten)]
+    pub(crate) rules: RuleArgs,
+
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
+/// The CRDs of the Multi-Cluster Services API.
+#[derive(Debug, Args)]
+pub(crate) struct CrdsArgs {
+    #[command(subcommand)]
+    pub(crate) command: CrdsCommand,
+}
+
+/// What is done with the CRDs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CrdsCommand {
+    /// Prints them as YAML.
+    Print,
+    /// Installs or upgrades them, and waits until they are established. Newer ones are left alone.
+    Apply(AccessArgs),
 }
 
 /// Where the clusters are, and what their networks are like.
 #[derive(Debug, Args)]
 pub(crate) struct SourceArgs {
-    /// Directories of manifests: each a cluster, or one that holds a directory per cluster.
+    /// Directories of manifests: each a cluster, or one that holds a directory per cluster. For
+    /// `up` also context:NAME, a cluster of a kubeconfig.
     #[arg(required = true, value_name = "SOURCE")]
     pub(crate) sources: Vec<PathBuf>,
 

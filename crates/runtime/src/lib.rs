@@ -6,14 +6,20 @@
 //!
 //! Each command is a module of its own; what a clusterset is made of is wired in `clusterset`.
 
+mod admin;
 mod args;
 mod clock;
 mod clusterset;
+mod controller;
+mod crds;
 mod exit;
 mod input;
+mod logging;
+mod metrics;
 mod plan;
 mod print;
 mod screen;
+mod supervisor;
 mod table;
 mod up;
 mod view;
@@ -42,7 +48,9 @@ pub fn run() -> ExitCode {
             };
         }
     };
-    let runtime = match tokio::runtime::Builder::new_current_thread()
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        // A controller reads on one thread while it decides on another; more would only idle.
+        .worker_threads(2)
         .enable_all()
         .build()
     {
@@ -55,7 +63,18 @@ pub fn run() -> ExitCode {
     let result = runtime.block_on(async {
         match cli.command {
             Command::Plan(args) => plan::run(args).await,
-            Command::Up(args) => up::run(args).await,
+            Command::Up(args)
+                if args
+                    .sources
+                    .sources
+                    .iter()
+                    .any(|s| controller::is_context(s)) =>
+            {
+                controller::run_up(*args).await
+            }
+            Command::Up(args) => up::run(*args).await,
+            Command::Controller(args) => controller::run(*args).await,
+            Command::Crds(args) => crds::run(args).await,
         }
     });
     match result {

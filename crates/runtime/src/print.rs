@@ -41,6 +41,12 @@ pub(crate) fn out(text: &str) -> Result<(), PrintError> {
     }
 }
 
+/// Tells the user on standard output what was done.
+pub(crate) fn say(message: &str) {
+    // Where standard output is closed there is nobody to tell.
+    let _nobody = writeln!(io::stdout().lock(), "{message}");
+}
+
 /// Tells the user on standard error what is wrong.
 pub(crate) fn complain(message: &str) {
     // Where standard error is closed there is nobody to tell.

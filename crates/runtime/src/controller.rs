@@ -1,0 +1,25 @@
+//! `tombolo controller`: the controller of one cluster, and what `up` runs for each of its
+//! contexts.
+//!
+//! ```text
+//! watches ─┐                                     ┌─► writer ─► API server
+//! network ─┼─► reports ─► shell (engine) ─► actions ─► registry
+//! hub ─────┘                 ▲                       └─► events
+//!   ▲                        └── standing ◄── lease
+//!   └── registry
+//! ```
+//!
+//! A process that does not lead keeps everything up to date and does nothing, so that it can go on
+//! at once.
+
+mod hub;
+mod instance;
+mod run;
+mod session;
+pub(crate) mod settings;
+mod shell;
+pub(crate) mod status;
+mod up;
+
+pub(crate) use run::run;
+pub(crate) use up::{is_context, run as run_up};

@@ -1,0 +1,183 @@
+//! One cluster of this process: its watches, its lease, its shell and its session, as tasks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::registry::Registry as Metrics;
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
+use tombolo_cluster::api::{
+    BootClock, Clock, Fence, LeaseConfig, LeaseKeeper, Report, Server, Standing, Writer, recorder,
+    system_uid, watch, watch_network,
+};
+use tombolo_cluster::store::KINDS;
+use tombolo_model::config::Config;
+use tombolo_model::engine::Engine;
+use tombolo_model::record::Origin;
+use tombolo_registry::registry::Registry;
+use tombolo_registry::session::SessionEnd;
+use tracing::warn;
+
+use super::hub::Listener;
+use super::session::{self, Network};
+use super::shell::{REPORTS_MAX, Shell};
+use super::status::Status;
+use crate::clock;
+use crate::metrics::{self, ActionMetrics};
+use crate::supervisor::Supervisor;
+
+/// Between attempts to learn who the cluster is.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// A cluster that is about to run.
+pub(crate) struct Instance<R> {
+    pub(crate) server: Server,
+    pub(crate) config: Config,
+    pub(crate) registry: Arc<R>,
+    pub(crate) keeper: LeaseKeeper,
+    pub(crate) fence: Arc<Fence>,
+    /// Who this process is.
+    pub(crate) identity: String,
+}
+
+/// What others of the process need of it.
+pub(crate) struct Running {
+    pub(crate) status: Arc<Status>,
+    pub(crate) listener: Listener,
+}
+
+/// A lease keeper and the fence that it holds up.
+pub(crate) fn lease(server: &Server, config: LeaseConfig) -> (LeaseKeeper, Arc<Fence>) {
+    let clock: Arc<dyn Clock> = Arc::new(BootClock);
+    let fence = Arc::new(Fence::new(Arc::clone(&clock)));
+    let keeper = LeaseKeeper::new(server.clone(), config, clock, Arc::clone(&fence));
+    (keeper, fence)
+}
+
+/// Starts all tasks of a cluster.
+pub(crate) fn start<R: Registry + 'static>(
+    instance: Instance<R>,
+    supervisor: &mut Supervisor,
+    metrics: &mut Metrics,
+) -> Running {
+    let Instance {
+        server,
+        config,
+        registry,
+        keeper,
+        fence,
+        identity,
+    } = instance;
+    let name = config.cluster.clone();
+    let origin: Origin = registry.origin().clone();
+    let status = Status::new(name.clone(), clock::now());
+    let (reports, inbox) = mpsc::channel::<Report>(REPORTS_MAX);
+    for kind in KINDS {
+        let task = watch(server.clone(), kind, reports.clone());
+        supervisor.spawn_endless(format!("{name}: watch {}", kind.as_str()), task);
+    }
+    let task = watch_network(server.clone(), reports.clone());
+    supervisor.spawn_endless(format!("{name}: network"), task);
+    let clock: Arc<dyn Clock> = Arc::new(BootClock);
+    let (events, recorder) = recorder(server.clone(), Arc::clone(&fence), clock, &identity);
+    supervisor.spawn_endless(format!("{name}: events"), recorder.run());
+    let actions = ActionMetrics::default();
+    metrics::register(metrics, &status, &actions, events.dropped());
+    let (network, network_seen) = watch::channel(Network::default());
+    let standing = keeper.standing();
+    let task = keep_session(
+        Arc::clone(&registry),
+        server.clone(),
+        identity,
+        Seen {
+            standing: standing.clone(),
+            network: network_seen,
+            reports: reports.clone(),
+        },
+    );
+    supervisor.spawn_endless(format!("{name}: session"), task);
+    let driven = Arc::clone(&registry);
+    supervisor.spawn_endless(format!("{name}: registry"), async move {
+        if let Err(error) = driven.drive().await {
+            warn!(
+                error = &error as &dyn std::error::Error,
+                "the registry has ended"
+            );
+        }
+    });
+    let shell = Shell {
+        engine: Engine::new(config),
+        writer: Writer::new(server, fence),
+        events,
+        registry: Arc::clone(&registry),
+        reports: inbox,
+        standing,
+        network,
+        status: Arc::clone(&status),
+        metrics: actions,
+    };
+    let stop = supervisor.stop();
+    supervisor.spawn(
+        format!("{name}: shell"),
+        lead(shell, keeper, registry, stop),
+    );
+    Running {
+        status,
+        listener: Listener { origin, reports },
+    }
+}
+
+/// Runs the shell and keeps the lease; at the end the lease is given back after the last write.
+async fn lead<R: Registry + 'static>(
+    shell: Shell<R>,
+    mut keeper: LeaseKeeper,
+    registry: Arc<R>,
+    stop: tokio_util::sync::CancellationToken,
+) {
+    {
+        let shell = std::pin::pin!(shell.run(stop));
+        let keep = std::pin::pin!(keeper.keep());
+        futures::future::select(shell, keep).await;
+    }
+    // The successor replaces the session unnoticed.
+    if let Err(error) = registry.close(SessionEnd::Lapse).await {
+        warn!(
+            error = &error as &dyn std::error::Error,
+            "registry not closed"
+        );
+    }
+    keeper.release().await;
+}
+
+/// What the session follows.
+struct Seen {
+    standing: watch::Receiver<Standing>,
+    network: watch::Receiver<Network>,
+    reports: mpsc::Sender<Report>,
+}
+
+async fn keep_session<R: Registry>(registry: Arc<R>, server: Server, identity: String, seen: Seen) {
+    let owner = loop {
+        match system_uid(&server).await {
+            Ok(uid) => break uid,
+            Err(error) => {
+                warn!(
+                    error = &error as &dyn std::error::Error,
+                    "cannot read namespace kube-system"
+                );
+                sleep(RETRY).await;
+            }
+        }
+    };
+    let writer = session::Writer {
+        holder: identity.into(),
+        owner,
+        started: clock::now(),
+    };
+    let Seen {
+        standing,
+        network,
+        reports,
+    } = seen;
+    session::keep(registry, writer, standing, network, reports).await;
+}

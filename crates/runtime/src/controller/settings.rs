@@ -1,0 +1,343 @@
+//! The controller's arguments and what they mean.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use tombolo_cluster::api::Access;
+use tombolo_model::config::{Config, SliceMode};
+use tombolo_model::names::{ClusterName, DerivedNaming};
+use tombolo_model::selector::Selector;
+
+use crate::input::Refusal;
+
+/// Runs the controller of a cluster.
+///
+/// Of several controllers of one cluster the holder of a Lease acts, the others stand by. SIGTERM
+/// and Ctrl-C end it; the objects stay.
+#[derive(Debug, Args)]
+pub(crate) struct ControllerArgs {
+    /// The cluster's name in the clusterset. Default: the value of its ClusterProperty
+    /// cluster.clusterset.k8s.io.
+    #[arg(long, value_name = "NAME", env = "TOMBOLO_CLUSTER")]
+    pub(crate) cluster: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+
+    #[command(flatten)]
+    pub(crate) lease: LeaseArgs,
+
+    #[command(flatten)]
+    pub(crate) rules: RuleArgs,
+
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
+/// How the API server is reached. Without any of these: by the service account of the pod, else by
+/// the current context.
+#[derive(Debug, Args)]
+pub(crate) struct AccessArgs {
+    /// The kubeconfig. Default: $KUBECONFIG, else ~/.kube/config.
+    #[arg(long, value_name = "FILE", env = "TOMBOLO_KUBECONFIG")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig.
+    #[arg(long, value_name = "NAME", env = "TOMBOLO_CONTEXT")]
+    pub(crate) context: Option<String>,
+}
+
+/// The Lease that says which controller acts.
+#[derive(Debug, Args)]
+pub(crate) struct LeaseArgs {
+    /// The namespace of the Lease.
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "TOMBOLO_LEASE_NAMESPACE",
+        default_value = "tombolo-system"
+    )]
+    pub(crate) lease_namespace: String,
+
+    /// The name of the Lease.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "TOMBOLO_LEASE_NAME",
+        default_value = "tombolo-controller"
+    )]
+    pub(crate) lease_name: String,
+}
+
+/// What takes part and how.
+#[derive(Debug, Args)]
+pub(crate) struct RuleArgs {
+    /// The namespaces that may take part, as a label selector. Default: all.
+    #[arg(long, value_name = "SELECTOR", env = "TOMBOLO_NAMESPACES")]
+    pub(crate) namespaces: Option<String>,
+
+    /// Whether a namespace without the annotation tombolo.dev/global takes part.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "TOMBOLO_GLOBAL_BY_DEFAULT",
+        default_value_t = true,
+        action = clap::ArgAction::Set
+    )]
+    pub(crate) global_by_default: bool,
+
+    /// For which imports EndpointSlices are made.
+    #[arg(
+        long,
+        value_enum,
+        env = "TOMBOLO_ENDPOINT_SLICES",
+        default_value_t = SlicesArg::All
+    )]
+    pub(crate) endpoint_slices: SlicesArg,
+
+    /// How derived Services are named.
+    #[arg(long, value_enum, env = "TOMBOLO_DERIVED_NAMES", default_value_t = NamesArg::Hash)]
+    pub(crate) derived_names: NamesArg,
+
+    /// Managers whose EndpointSlices stand for pods elsewhere, beside the known ones.
+    #[arg(
+        long,
+        value_name = "MANAGER",
+        env = "TOMBOLO_FOREIGN_SLICES",
+        value_delimiter = ','
+    )]
+    pub(crate) foreign_slices: Vec<String>,
+}
+
+/// For which imports slices are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SlicesArg {
+    /// For all.
+    All,
+    /// For headless ones: where something else routes clusterset IPs.
+    Headless,
+    /// For none.
+    None,
+}
+
+/// How derived Services are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NamesArg {
+    /// `derived-` and ten characters of a hash.
+    Hash,
+    /// `<name>-clusterset`.
+    Suffix,
+}
+
+/// What is told about the process.
+#[derive(Debug, Args)]
+pub(crate) struct AdminArgs {
+    /// Where /healthz, /readyz, /metrics and /debug/state are served; `off`: nowhere.
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        env = "TOMBOLO_ADMIN",
+        default_value = "127.0.0.1:9464"
+    )]
+    pub(crate) admin: String,
+
+    /// What is logged: a level, or directives such as `info,tombolo_cluster=debug`.
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        env = "TOMBOLO_LOG",
+        default_value = "info"
+    )]
+    pub(crate) log: String,
+
+    /// The form of the log.
+    #[arg(long, value_enum, env = "TOMBOLO_LOG_FORMAT", default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// Forms of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}
+
+/// The rules, checked: everything of an engine's configuration but the cluster's name.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    namespaces: Selector,
+    global_by_default: bool,
+    slices: SliceMode,
+    naming: DerivedNaming,
+    foreign_slice_managers: Vec<Arc<str>>,
+}
+
+impl TryFrom<&RuleArgs> for Rules {
+    type Error = String;
+
+    fn try_from(args: &RuleArgs) -> Result<Self, String> {
+        let RuleArgs {
+            namespaces,
+            global_by_default,
+            endpoint_slices,
+            derived_names,
+            foreign_slices,
+        } = args;
+        let namespaces = match namespaces.as_deref() {
+            None => Selector::default(),
+            Some(text) => text
+                .parse()
+                .map_err(|error| format!("--namespaces {text}: {error}"))?,
+        };
+        Ok(Self {
+            namespaces,
+            global_by_default: *global_by_default,
+            slices: match endpoint_slices {
+                SlicesArg::All => SliceMode::All,
+                SlicesArg::Headless => SliceMode::Headless,
+                SlicesArg::None => SliceMode::None,
+            },
+            naming: match derived_names {
+                NamesArg::Hash => DerivedNaming::Hash,
+                NamesArg::Suffix => DerivedNaming::Suffix,
+            },
+            foreign_slice_managers: foreign_slices.iter().map(|m| m.as_str().into()).collect(),
+        })
+    }
+}
+
+impl Rules {
+    /// The configuration of a cluster's engine.
+    pub(crate) fn config(&self, cluster: ClusterName) -> Config {
+        let Self {
+            namespaces,
+            global_by_default,
+            slices,
+            naming,
+            foreign_slice_managers,
+        } = self.clone();
+        Config {
+            namespaces,
+            global_by_default,
+            slices,
+            naming,
+            foreign_slice_managers,
+            ..Config::new(cluster)
+        }
+    }
+}
+
+/// The controller's arguments, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) cluster: Option<ClusterName>,
+    pub(crate) access: Access,
+    pub(crate) rules: Rules,
+    /// Where the admin endpoint listens, if at all.
+    pub(crate) admin: Option<SocketAddr>,
+}
+
+impl TryFrom<&ControllerArgs> for Settings {
+    type Error = Refusal;
+
+    fn try_from(args: &ControllerArgs) -> Result<Self, Refusal> {
+        let mut wrong = Vec::new();
+        let cluster = args.cluster.as_deref().and_then(|name| {
+            ClusterName::try_new(name)
+                .map_err(|error| wrong.push(format!("--cluster: {error}")))
+                .ok()
+        });
+        let rules = Rules::try_from(&args.rules).map_err(|message| wrong.push(message));
+        let admin = admin_address(&args.admin.admin).map_err(|message| wrong.push(message));
+        match (rules, admin) {
+            (Ok(rules), Ok(admin)) if wrong.is_empty() => Ok(Self {
+                cluster,
+                access: Access::from(&args.access),
+                rules,
+                admin,
+            }),
+            (_, _) => Err(Refusal::usage(wrong)),
+        }
+    }
+}
+
+/// Where the admin endpoint listens.
+pub(crate) fn admin_address(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| {
+        format!("--admin {text}: give an address and a port, such as 127.0.0.1:9464, or off")
+    })
+}
+
+impl From<&AccessArgs> for Access {
+    fn from(args: &AccessArgs) -> Self {
+        let AccessArgs {
+            kubeconfig,
+            context,
+        } = args;
+        let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        if kubeconfig.is_none() && context.is_none() && in_pod {
+            return Self::InCluster;
+        }
+        Self::Kubeconfig {
+            file: kubeconfig.clone(),
+            context: context.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        controller: ControllerArgs,
+    }
+
+    fn settings(args: &[&str]) -> Result<Settings, Refusal> {
+        let args = std::iter::once("tombolo").chain(args.iter().copied());
+        Settings::try_from(&Cli::try_parse_from(args).unwrap().controller)
+    }
+
+    #[test]
+    fn everything_wrong_is_said_at_once() {
+        let args = [
+            "--cluster",
+            "East_1",
+            "--namespaces",
+            "a in",
+            "--admin",
+            "x",
+        ];
+        let messages = settings(&args).unwrap_err().messages;
+        let begins = [
+            "--cluster: cluster name",
+            "--namespaces a in:",
+            "--admin x:",
+        ];
+        assert_eq!(messages.len(), begins.len(), "{messages:?}");
+        for (message, begin) in messages.iter().zip(begins) {
+            assert!(message.starts_with(begin), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_context_is_a_kubeconfigs() {
+        let settings = settings(&["--context", "kind-a", "--admin", "off"]).unwrap();
+        let access = Access::Kubeconfig {
+            file: None,
+            context: Some("kind-a".to_owned()),
+        };
+        assert_eq!((settings.access, settings.admin), (access, None));
+    }
+}

@@ -1,0 +1,347 @@
+//! The shell around one cluster's engine: reports in, actions out, answers back. One task owns all
+//! of it, so that nothing is locked and no two decisions overlap.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
+use jiff::Timestamp;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tombolo_cluster::api::{EventSender, Report, Standing, WRITES_MAX, Writer};
+use tombolo_model::engine::Engine;
+use tombolo_model::io::{
+    Action, ActionId, Effect, Input, Outcome, RecordWrite, Refusal, RefusalKind,
+};
+use tombolo_model::record::{Record, RecordKey};
+use tombolo_registry::error::Error;
+use tombolo_registry::registry::Registry;
+use tracing::{debug, info, warn};
+
+use super::session::Network;
+use super::status::{Beat, Status};
+use crate::clock;
+use crate::metrics::ActionMetrics;
+
+/// Reports that wait for a shell: one page of a list each at most, so a few MiB.
+pub(crate) const REPORTS_MAX: usize = 256;
+/// Reports that are taken in before anything is decided.
+const BATCH_MAX: usize = 256;
+/// Registry writes at a time: each is a transaction of one service.
+const PUBLISH_MAX: usize = 32;
+/// How long a shell sleeps at most, so that its health can be seen.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// One cluster's engine with everything that it acts by.
+pub(crate) struct Shell<R> {
+    pub(crate) engine: Engine,
+    pub(crate) writer: Writer,
+    pub(crate) events: EventSender,
+    pub(crate) registry: Arc<R>,
+    pub(crate) reports: mpsc::Receiver<Report>,
+    pub(crate) standing: watch::Receiver<Standing>,
+    pub(crate) network: watch::Sender<Network>,
+    pub(crate) status: Arc<Status>,
+    pub(crate) metrics: ActionMetrics,
+}
+
+/// Actions of one kind: those that run and those that wait.
+struct Lane {
+    running: FuturesUnordered<BoxFuture<'static, Done>>,
+    waiting: VecDeque<Action>,
+    running_max: usize,
+}
+
+/// An action that ended.
+struct Done {
+    id: ActionId,
+    kind: &'static str,
+    outcome: Outcome,
+    took: Duration,
+}
+
+impl Lane {
+    fn new(running_max: usize) -> Self {
+        Self {
+            running: FuturesUnordered::new(),
+            waiting: VecDeque::new(),
+            running_max,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.running.len() + self.waiting.len()
+    }
+}
+
+/// The lanes of a shell.
+struct Lanes {
+    objects: Lane,
+    records: Lane,
+}
+
+impl<R: Registry + 'static> Shell<R> {
+    /// Runs until it is stopped; what is being written then is waited for.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let mut lanes = Lanes {
+            objects: Lane::new(WRITES_MAX),
+            records: Lane::new(PUBLISH_MAX),
+        };
+        loop {
+            let due = self.until_due();
+            let mut reported = None;
+            let mut done = None;
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                changed = self.standing.changed() => {
+                    // A lease keeper that is gone is observed by the supervisor.
+                    if changed.is_err() { break }
+                }
+                ended = lanes.objects.running.next(), if !lanes.objects.running.is_empty() => {
+                    done = ended;
+                }
+                ended = lanes.records.running.next(), if !lanes.records.running.is_empty() => {
+                    done = ended;
+                }
+                report = self.reports.recv() => match report {
+                    Some(report) => reported = Some(report),
+                    None => break,
+                },
+                () = sleep(due) => {}
+            }
+            let now = clock::now();
+            self.observe_all(now, done, reported, &mut lanes);
+            self.act(now, &mut lanes);
+        }
+        self.finish(lanes).await;
+    }
+
+    /// Takes in all that is at hand.
+    fn observe_all(
+        &mut self,
+        now: Timestamp,
+        done: Option<Done>,
+        reported: Option<Report>,
+        lanes: &mut Lanes,
+    ) {
+        let mut next = done;
+        while let Some(done) = next {
+            self.ended(now, done);
+            let running = [&mut lanes.objects.running, &mut lanes.records.running];
+            next = running
+                .into_iter()
+                .find_map(|running| running.next().now_or_never().flatten());
+        }
+        let mut next = reported;
+        for _ in 0..BATCH_MAX {
+            let Some(report) = next.take().or_else(|| self.reports.try_recv().ok()) else {
+                break;
+            };
+            self.take(now, report);
+        }
+    }
+
+    fn take(&mut self, now: Timestamp, report: Report) {
+        match report {
+            Report::Inputs(inputs) => {
+                for input in inputs {
+                    self.status.input(&input);
+                    if let Input::Families(families) = &input {
+                        self.network
+                            .send_modify(|network| network.families.clone_from(families));
+                    }
+                    self.engine.observe(now, input);
+                }
+            }
+            Report::Rejected { kind, rejected } => {
+                warn!(kind = kind.as_str(), %rejected, "object cannot be used");
+                self.status.rejected(rejected.to_string());
+            }
+            Report::Watch { kind, state } => {
+                info!(kind = kind.as_str(), state = ?state, "watch");
+                self.status.watch(kind, state);
+            }
+            Report::ServiceCidrs(cidrs) => {
+                self.network.send_modify(|network| network.cidrs = cidrs);
+            }
+        }
+    }
+
+    fn ended(&mut self, now: Timestamp, done: Done) {
+        let Done {
+            id,
+            kind,
+            outcome,
+            took,
+        } = done;
+        let word = outcome_word(&outcome);
+        self.metrics.ended(kind, word, took);
+        match &outcome {
+            Outcome::Refused(refusal) => warn!(kind, message = %refusal.message, "write refused"),
+            Outcome::Unknown(message) => warn!(kind, %message, "write may not have been done"),
+            Outcome::Written(_)
+            | Outcome::Deleted
+            | Outcome::Published(_)
+            | Outcome::Outdated(_) => debug!(kind, outcome = word, ?took, "write ended"),
+        }
+        if let Outcome::Written(object) = &outcome {
+            self.status.input(&Input::Applied(object.clone()));
+        }
+        self.engine.observe(now, Input::Outcome { id, outcome });
+    }
+
+    /// Decides and starts what there is to do, if this process leads.
+    fn act(&mut self, now: Timestamp, lanes: &mut Lanes) {
+        let standing = self.standing.borrow_and_update().clone();
+        let leads = standing == Standing::Leading;
+        self.status.standing(standing);
+        if leads {
+            for action in self.engine.act(now) {
+                match &action.effect {
+                    Effect::Event(event) => self.events.send(event.clone()),
+                    Effect::Publish { .. } | Effect::Synced(_) => {
+                        lanes.records.waiting.push_back(action);
+                    }
+                    Effect::Create(_)
+                    | Effect::Update { .. }
+                    | Effect::UpdateStatus { .. }
+                    | Effect::Delete(_) => lanes.objects.waiting.push_back(action),
+                }
+            }
+        } else {
+            self.give_up(now, lanes);
+        }
+        while lanes.objects.running.len() < lanes.objects.running_max
+            && let Some(action) = lanes.objects.waiting.pop_front()
+        {
+            lanes.objects.running.push(self.write(action));
+        }
+        while lanes.records.running.len() < lanes.records.running_max
+            && let Some(action) = lanes.records.waiting.pop_front()
+        {
+            lanes.records.running.push(self.publish(action));
+        }
+        self.status.beat(Beat {
+            now,
+            queued: lanes.objects.waiting.len() + lanes.records.waiting.len(),
+            in_flight: lanes.objects.running.len() + lanes.records.running.len(),
+            planned_total: self.engine.planned_total(),
+        });
+    }
+
+    /// What waits to be written is not written by a process that does not lead.
+    fn give_up(&mut self, now: Timestamp, lanes: &mut Lanes) {
+        let waiting = [&mut lanes.objects.waiting, &mut lanes.records.waiting];
+        for action in waiting.into_iter().flat_map(std::mem::take) {
+            let outcome = Outcome::Unknown("this process does not lead any more".into());
+            let id = action.id;
+            self.engine.observe(now, Input::Outcome { id, outcome });
+        }
+    }
+
+    fn write(&self, action: Action) -> BoxFuture<'static, Done> {
+        let writer = self.writer.clone();
+        let Action { id, effect } = action;
+        let began = Instant::now();
+        async move {
+            let outcome = writer.execute(&effect).await;
+            Done {
+                id,
+                kind: effect_word(&effect),
+                outcome: outcome.unwrap_or_else(|| Outcome::Unknown("not an object".into())),
+                took: began.elapsed(),
+            }
+        }
+        .boxed()
+    }
+
+    fn publish(&self, action: Action) -> BoxFuture<'static, Done> {
+        let registry = Arc::clone(&self.registry);
+        let Action { id, effect } = action;
+        let kind = effect_word(&effect);
+        let began = Instant::now();
+        async move {
+            let writes = match effect {
+                Effect::Publish { writes, .. } => writes,
+                Effect::Synced(epoch) => vec![RecordWrite {
+                    key: RecordKey::Synced,
+                    record: Some(Record::Synced(epoch)),
+                }],
+                Effect::Create(_)
+                | Effect::Update { .. }
+                | Effect::UpdateStatus { .. }
+                | Effect::Delete(_)
+                | Effect::Event(_) => Vec::new(),
+            };
+            let outcome = match registry.apply(writes).await {
+                Ok(revision) => Outcome::Published(revision),
+                Err(error) => unpublished(&error),
+            };
+            Done {
+                id,
+                kind,
+                outcome,
+                took: began.elapsed(),
+            }
+        }
+        .boxed()
+    }
+
+    /// Until when the shell may sleep.
+    fn until_due(&self) -> Duration {
+        let Some(due) = self.engine.next_due() else {
+            return BEAT;
+        };
+        let wait = due.duration_since(clock::now());
+        Duration::try_from(wait).unwrap_or(Duration::ZERO).min(BEAT)
+    }
+
+    /// Waits for what is being written.
+    async fn finish(self, mut lanes: Lanes) {
+        debug!(
+            left = lanes.objects.len() + lanes.records.len(),
+            "shell stopping"
+        );
+        while lanes.objects.running.next().await.is_some() {}
+        while lanes.records.running.next().await.is_some() {}
+    }
+}
+
+fn unpublished(error: &Error) -> Outcome {
+    let message: Arc<str> = crate::input::chain(error).into();
+    if error.may_have_written() {
+        return Outcome::Unknown(message);
+    }
+    Outcome::Refused(Refusal {
+        kind: RefusalKind::Other,
+        message,
+    })
+}
+
+fn effect_word(effect: &Effect) -> &'static str {
+    match effect {
+        Effect::Create(_) => "create",
+        Effect::Update { .. } => "update",
+        Effect::UpdateStatus { .. } => "update-status",
+        Effect::Delete(_) => "delete",
+        Effect::Publish { .. } => "publish",
+        Effect::Synced(_) => "synced",
+        Effect::Event(_) => "event",
+    }
+}
+
+fn outcome_word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Written(_) => "written",
+        Outcome::Deleted => "deleted",
+        Outcome::Published(_) => "published",
+        Outcome::Outdated(_) => "outdated",
+        Outcome::Refused(_) => "refused",
+        Outcome::Unknown(_) => "unknown",
+    }
+}

@@ -1,0 +1,307 @@
+//! What a controller knows of itself, for the admin endpoint: filled by the shell, read at any
+//! time.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde::Serialize;
+use tombolo_cluster::api::{Standing, WatchState};
+use tombolo_cluster::store::KINDS;
+use tombolo_model::io::{Input, Source};
+use tombolo_model::names::{ClusterName, ServiceKey};
+use tombolo_model::object::{Condition, Kind, Object};
+
+/// The latest rejections that are shown.
+const REJECTED_MAX: usize = 100;
+/// A shell that has not run for this long hangs; it wakes every second.
+const HANGS_AFTER_SECS: i64 = 60;
+
+/// One cluster's state.
+#[derive(Debug)]
+pub(crate) struct Status {
+    pub(crate) cluster: ClusterName,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    watches: BTreeMap<Kind, WatchState>,
+    /// Kinds that were listed in full at least once.
+    listed: HashSet<Kind>,
+    standing: Standing,
+    session: Option<u64>,
+    families_known: bool,
+    beat: Timestamp,
+    queued: usize,
+    in_flight: usize,
+    planned_total: u64,
+    rejected_total: u64,
+    rejected: VecDeque<String>,
+    objects: Objects,
+}
+
+/// The ServiceExports and ServiceImports, as they were last seen.
+#[derive(Debug, Default)]
+struct Objects {
+    conditions: HashMap<(Kind, ServiceKey), Object>,
+    listing: HashMap<Kind, HashSet<ServiceKey>>,
+}
+
+/// What `/debug/state` shows.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StatusView {
+    cluster: String,
+    leading: bool,
+    holder: Option<String>,
+    session: Option<u64>,
+    watches: BTreeMap<&'static str, String>,
+    queued: usize,
+    in_flight: usize,
+    services_planned: u64,
+    exports: usize,
+    imports: usize,
+    rejected_total: u64,
+    rejected: Vec<String>,
+    not_ready: Vec<String>,
+}
+
+/// What the shell says of itself each time it has run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beat {
+    pub(crate) now: Timestamp,
+    pub(crate) queued: usize,
+    pub(crate) in_flight: usize,
+    pub(crate) planned_total: u64,
+}
+
+/// Numbers for the metrics.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbers {
+    pub(crate) leading: bool,
+    pub(crate) queued: usize,
+    pub(crate) in_flight: usize,
+    pub(crate) planned_total: u64,
+    pub(crate) rejected_total: u64,
+}
+
+impl Status {
+    pub(crate) fn new(cluster: ClusterName, now: Timestamp) -> Arc<Self> {
+        Arc::new(Self {
+            cluster,
+            inner: Mutex::new(Inner {
+                watches: BTreeMap::new(),
+                listed: HashSet::new(),
+                standing: Standing::Following { holder: "".into() },
+                session: None,
+                families_known: false,
+                beat: now,
+                queued: 0,
+                in_flight: 0,
+                planned_total: 0,
+                rejected_total: 0,
+                rejected: VecDeque::new(),
+                objects: Objects::default(),
+            }),
+        })
+    }
+
+    pub(crate) fn beat(&self, beat: Beat) {
+        let mut inner = self.inner.lock();
+        inner.beat = beat.now;
+        inner.queued = beat.queued;
+        inner.in_flight = beat.in_flight;
+        inner.planned_total = beat.planned_total;
+    }
+
+    pub(crate) fn watch(&self, kind: Kind, state: WatchState) {
+        let mut inner = self.inner.lock();
+        if state == WatchState::Live {
+            inner.listed.insert(kind);
+        }
+        inner.watches.insert(kind, state);
+    }
+
+    pub(crate) fn standing(&self, standing: Standing) {
+        self.inner.lock().standing = standing;
+    }
+
+    pub(crate) fn rejected(&self, text: String) {
+        let mut inner = self.inner.lock();
+        inner.rejected_total += 1;
+        if inner.rejected.len() == REJECTED_MAX {
+            inner.rejected.pop_front();
+        }
+        inner.rejected.push_back(text);
+    }
+
+    /// Notes what of an input is shown.
+    pub(crate) fn input(&self, input: &Input) {
+        match input {
+            Input::Session(epoch) => self.inner.lock().session = *epoch,
+            Input::Families(_) => self.inner.lock().families_known = true,
+            Input::Applied(object) if is_shown(object.kind()) => {
+                self.inner.lock().objects.apply(object);
+            }
+            Input::Deleted { object, .. } if is_shown(object.kind) => {
+                let mut inner = self.inner.lock();
+                let key = (object.kind, object.key.clone());
+                inner.objects.conditions.remove(&key);
+            }
+            Input::ListBegan(Source::Objects(kind)) if is_shown(*kind) => {
+                let mut inner = self.inner.lock();
+                inner.objects.listing.insert(*kind, HashSet::new());
+            }
+            Input::ListEnded {
+                source: Source::Objects(kind),
+                ..
+            } if is_shown(*kind) => self.inner.lock().objects.list_ended(*kind),
+            _ => {}
+        }
+    }
+
+    /// Whether the process can go on; if not, why.
+    pub(crate) fn health(&self, now: Timestamp) -> Result<(), String> {
+        let silent = now.duration_since(self.inner.lock().beat).as_secs();
+        if silent > HANGS_AFTER_SECS {
+            return Err(format!("cluster {}: hangs for {silent} s", self.cluster));
+        }
+        Ok(())
+    }
+
+    /// What is missing until it is ready.
+    pub(crate) fn not_ready(&self) -> Vec<String> {
+        self.inner.lock().not_ready()
+    }
+
+    pub(crate) fn numbers(&self) -> Numbers {
+        let inner = self.inner.lock();
+        Numbers {
+            leading: inner.standing == Standing::Leading,
+            queued: inner.queued,
+            in_flight: inner.in_flight,
+            planned_total: inner.planned_total,
+            rejected_total: inner.rejected_total,
+        }
+    }
+
+    /// The state of each watch.
+    pub(crate) fn watches(&self) -> Vec<(Kind, &'static str)> {
+        let inner = self.inner.lock();
+        let watches = inner.watches.iter();
+        watches
+            .map(|(kind, state)| (*kind, state.as_str()))
+            .collect()
+    }
+
+    /// The ServiceExports and ServiceImports.
+    pub(crate) fn objects(&self) -> Vec<Object> {
+        let inner = self.inner.lock();
+        let mut objects: Vec<Object> = inner.objects.conditions.values().cloned().collect();
+        drop(inner);
+        objects.sort_by_cached_key(Object::reference);
+        objects
+    }
+
+    pub(crate) fn view(&self) -> StatusView {
+        let inner = self.inner.lock();
+        let count = |kind| {
+            let keys = inner.objects.conditions.keys();
+            keys.filter(|(of, _)| *of == kind).count()
+        };
+        let holder = match &inner.standing {
+            Standing::Leading => None,
+            Standing::Following { holder } => Some(holder.to_string()),
+        };
+        StatusView {
+            cluster: self.cluster.to_string(),
+            leading: inner.standing == Standing::Leading,
+            holder,
+            session: inner.session,
+            watches: inner
+                .watches
+                .iter()
+                .map(|(kind, state)| (kind.as_str(), watch_text(state)))
+                .collect(),
+            queued: inner.queued,
+            in_flight: inner.in_flight,
+            services_planned: inner.planned_total,
+            exports: count(Kind::ServiceExport),
+            imports: count(Kind::ServiceImport),
+            rejected_total: inner.rejected_total,
+            rejected: inner.rejected.iter().cloned().collect(),
+            not_ready: inner.not_ready(),
+        }
+    }
+}
+
+impl Inner {
+    fn not_ready(&self) -> Vec<String> {
+        let mut missing: Vec<String> = KINDS
+            .iter()
+            .filter_map(|kind| {
+                let name = kind.as_str();
+                match self.watches.get(kind) {
+                    None => Some(format!("{name}s are not listed yet")),
+                    Some(WatchState::Missing) => {
+                        Some(format!("the CRD of {name} is missing: tombolo crds apply"))
+                    }
+                    Some(state) if !self.listed.contains(kind) => {
+                        Some(format!("{name}s are not listed yet: {}", watch_text(state)))
+                    }
+                    Some(_) => None,
+                }
+            })
+            .collect();
+        if !self.families_known {
+            missing.push("the families of the network are not known yet".to_owned());
+        }
+        if self.standing == Standing::Leading && self.session.is_none() {
+            missing.push("there is no session with the registry".to_owned());
+        }
+        missing
+    }
+}
+
+fn watch_text(state: &WatchState) -> String {
+    match state {
+        WatchState::Forbidden(text) | WatchState::Away(text) => {
+            format!("{}: {text}", state.as_str())
+        }
+        WatchState::Listing | WatchState::Live | WatchState::Missing => state.as_str().to_owned(),
+    }
+}
+
+fn is_shown(kind: Kind) -> bool {
+    matches!(kind, Kind::ServiceExport | Kind::ServiceImport)
+}
+
+impl Objects {
+    fn apply(&mut self, object: &Object) {
+        let reference = object.reference();
+        if let Some(seen) = self.listing.get_mut(&reference.kind) {
+            seen.insert(reference.key.clone());
+        }
+        self.conditions
+            .insert((reference.kind, reference.key), object.clone());
+    }
+
+    fn list_ended(&mut self, kind: Kind) {
+        let Some(seen) = self.listing.remove(&kind) else {
+            return;
+        };
+        self.conditions
+            .retain(|(of, key), _| *of != kind || seen.contains(key));
+    }
+}
+
+/// The conditions of an object that has any.
+pub(crate) fn conditions(object: &Object) -> &[Condition] {
+    match object {
+        Object::ServiceExport(o) => &o.conditions,
+        Object::ServiceImport(o) => &o.status.conditions,
+        Object::Namespace(_) | Object::Service(_) | Object::EndpointSlice(_) => &[],
+    }
+}

@@ -1,0 +1,201 @@
+//! `tombolo up context:NAME…`: clusters of a kubeconfig joined in one process, without a registry
+//! of their own.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::registry::Registry as Metrics;
+use tombolo_cluster::api::{
+    Access, Fence, IdentityError, LeaseConfig, LeaseKeeper, Server, ensure_namespace, identify,
+    remove_managed,
+};
+use tombolo_model::names::ClusterName;
+use tombolo_registry::key::Layout;
+use tombolo_registry::memory::MemoryStore;
+use tracing::info;
+
+use super::hub;
+use super::instance::{self, Instance};
+use super::run::{identity, origin, serve, told_to_stop};
+use super::settings::{Rules, admin_address};
+use crate::admin::Admin;
+use crate::args::UpArgs;
+use crate::exit::Exit;
+use crate::input::{Refusal, chain};
+use crate::logging;
+use crate::print;
+use crate::supervisor::Supervisor;
+
+/// What a source begins with that is a context.
+const PREFIX: &str = "context:";
+/// How long tasks have to end.
+const GRACE: Duration = Duration::from_secs(40);
+
+/// A cluster whose Lease this process holds.
+struct Joined {
+    context: String,
+    cluster: ClusterName,
+    server: Server,
+    keeper: LeaseKeeper,
+    fence: Arc<Fence>,
+}
+
+/// Whether a source is a context of a kubeconfig.
+pub(crate) fn is_context(source: &Path) -> bool {
+    context_of(source).is_some()
+}
+
+fn context_of(source: &Path) -> Option<String> {
+    let name = source.to_str()?.strip_prefix(PREFIX)?;
+    Some(name.to_owned())
+}
+
+/// Runs the command for contexts.
+pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
+    let sources = &args.sources.sources;
+    let contexts: Vec<String> = sources
+        .iter()
+        .filter_map(|source| context_of(source))
+        .collect();
+    let mut wrong = Vec::new();
+    if contexts.len() != sources.len() {
+        wrong.push("give either directories or contexts: they cannot be mixed yet".to_owned());
+    }
+    let rules = Rules::try_from(&args.rules).map_err(|message| wrong.push(message));
+    let admin = admin_address(&args.admin.admin).map_err(|message| wrong.push(message));
+    let (Ok(rules), Ok(admin)) = (rules, admin) else {
+        return Err(Refusal::usage(wrong));
+    };
+    if !wrong.is_empty() {
+        return Err(Refusal::usage(wrong));
+    }
+    logging::init(&args.admin)?;
+    let told = told_to_stop()?;
+    let identity = identity();
+    let joined = join(&args, contexts, &identity).await?;
+    let registry = MemoryStore::new(Layout::default());
+    let mut supervisor = Supervisor::default();
+    let mut metrics = Metrics::default();
+    let (mut listeners, mut clusters, mut servers) = (Vec::new(), Vec::new(), Vec::new());
+    for Joined {
+        context,
+        cluster,
+        server,
+        keeper,
+        fence,
+    } in joined
+    {
+        print::say(&format!("context {context}: joined as cluster {cluster}"));
+        servers.push((cluster.clone(), server.clone()));
+        let instance = Instance {
+            config: rules.config(cluster.clone()),
+            registry: Arc::new(registry.registry(origin(cluster)?)),
+            server,
+            keeper,
+            fence,
+            identity: identity.clone(),
+        };
+        let running = instance::start(instance, &mut supervisor, &mut metrics);
+        listeners.push(running.listener);
+        clusters.push(running.status);
+    }
+    let hub = hub::run(registry.subscribe(), listeners);
+    supervisor.spawn_endless("registry events", hub);
+    if let Some(address) = admin {
+        serve(address, Admin { clusters, metrics }, &mut supervisor).await?;
+    }
+    let ended = supervisor.run(told, GRACE).await;
+    leave(servers, args.clean).await?;
+    ended.map_err(|error| Refusal::failed(chain(&error)))?;
+    Ok(Exit::Well)
+}
+
+/// Takes the Lease in every cluster; where one is held, all are given back.
+async fn join(
+    args: &UpArgs,
+    contexts: Vec<String>,
+    identity: &str,
+) -> Result<Vec<Joined>, Refusal> {
+    let mut joined: Vec<Joined> = Vec::new();
+    let mut problems = Vec::new();
+    for context in contexts {
+        match join_one(args, &context, identity).await {
+            Ok(one) => match joined.iter().find(|other| other.cluster == one.cluster) {
+                Some(other) => {
+                    problems.push(format!(
+                        "contexts {} and {context} are both cluster {}: give one of them another \
+                         name by a ClusterProperty",
+                        other.context, one.cluster
+                    ));
+                    joined.push(one);
+                }
+                None => joined.push(one),
+            },
+            Err(problem) => problems.push(format!("context {context}: {problem}")),
+        }
+    }
+    if problems.is_empty() {
+        return Ok(joined);
+    }
+    for mut one in joined {
+        one.keeper.release().await;
+    }
+    Err(Refusal {
+        exit: Exit::Failed,
+        messages: problems,
+    })
+}
+
+async fn join_one(args: &UpArgs, context: &str, identity: &str) -> Result<Joined, String> {
+    let access = Access::Kubeconfig {
+        file: args.kubeconfig.clone(),
+        context: Some(context.to_owned()),
+    };
+    let server = access.server().await.map_err(|error| chain(&error))?;
+    let cluster = match identify(&server).await {
+        Ok(name) => name,
+        // Without a name of its own the cluster has that of its context.
+        Err(IdentityError::Missing) => ClusterName::try_new(context).map_err(|e| chain(&e))?,
+        Err(error) => return Err(chain(&error)),
+    };
+    let namespace = &args.lease.lease_namespace;
+    ensure_namespace(&server, namespace)
+        .await
+        .map_err(|error| format!("namespace {namespace}: {}", chain(&error)))?;
+    let lease = LeaseConfig::new(namespace, &args.lease.lease_name, identity);
+    let (mut keeper, fence) = instance::lease(&server, lease);
+    info!(context, %cluster, "taking the lease");
+    match keeper.take_unless_held().await {
+        Ok(None) => Ok(Joined {
+            context: context.to_owned(),
+            cluster,
+            server,
+            keeper,
+            fence,
+        }),
+        Ok(Some(holder)) => Err(format!(
+            "a controller runs there already: {holder} renews the Lease {namespace}/{}",
+            args.lease.lease_name
+        )),
+        Err(error) => Err(format!("cannot take the Lease: {}", chain(&error))),
+    }
+}
+
+/// Says what stays, or removes it.
+async fn leave(servers: Vec<(ClusterName, Server)>, is_clean: bool) -> Result<(), Refusal> {
+    for (cluster, server) in servers {
+        if is_clean {
+            let removed = remove_managed(&server).await.map_err(|error| {
+                Refusal::failed(format!("cluster {cluster}: {}", chain(&error)))
+            })?;
+            print::say(&format!("cluster {cluster}: {removed} objects removed"));
+        } else {
+            print::say(&format!(
+                "cluster {cluster}: the imports stay as they are, and no longer follow changes; \
+                 --clean removes them"
+            ));
+        }
+    }
+    Ok(())
+}
