@@ -118,10 +118,21 @@ impl Engine {
         };
         let (export, local) = (Arc::clone(export), Arc::clone(local));
         let publication = match &local.verdict {
-            Verdict::Exported(own) => self.publication(service, own),
+            Verdict::Exported(own) => match self.publication(service, own) {
+                // It was acknowledged before this engine began: that the registry has not been
+                // asked yet is no step back, so a restart writes nothing.
+                Publication::Pending if was_acknowledged(&export.conditions) => {
+                    Publication::Acknowledged
+                }
+                publication => publication,
+            },
             Verdict::Invalid { .. } | Verdict::Refused { .. } => Publication::Pending,
         };
-        let wanted = status::of_export(service, &local, &publication, merged);
+        let mut wanted = status::of_export(service, &local, &publication, merged);
+        if self.trusted.is_none() {
+            // Before the registry was ever listed nobody knows who else exports the service.
+            wanted.retain(|condition| condition.kind != ExportCondition::Conflict.as_str());
+        }
         let absent: &[&str] = match local.verdict {
             Verdict::Invalid { .. } => &[ExportCondition::Conflict.as_str()],
             Verdict::Refused { .. } | Verdict::Exported(_) => &[],
@@ -203,5 +214,117 @@ impl Engine {
                 self.tell(step, about, true, reason, message.as_str().into());
             }
         }
+    }
+}
+
+/// Whether a ServiceExport says that the registry has it.
+fn was_acknowledged(conditions: &[crate::object::Condition]) -> bool {
+    conditions.iter().any(|condition| {
+        condition.kind.as_ref() == ExportCondition::Ready.as_str()
+            && condition.status.as_ref() == "True"
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::io::{Input, Source};
+    use crate::names::{Namespace, ObjectName};
+    use crate::object::{
+        Condition, ExportObject, GlobalMark, Meta, NamespaceObject, ServiceKind, ServiceObject,
+    };
+    use crate::record::Labels;
+    use crate::service::{Affinity, InternalTrafficPolicy, IpFamily, Port, Protocol};
+
+    fn key() -> ServiceKey {
+        ServiceKey::new(Namespace::try_new("shop").unwrap(), ObjectName::new("web"))
+    }
+
+    fn meta() -> Meta {
+        let mut meta = Meta::to_create(key());
+        meta.uid = "u".into();
+        meta.resource_version = "1".into();
+        meta.created = Some(Timestamp::UNIX_EPOCH);
+        meta
+    }
+
+    fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Condition {
+        Condition {
+            kind: kind.into(),
+            status: status.into(),
+            reason: reason.into(),
+            message: message.into(),
+            observed_generation: Some(0),
+            last_transition: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn objects() -> [Object; 3] {
+        let service = ServiceObject {
+            meta: meta(),
+            kind: ServiceKind::ClusterIp,
+            headless: false,
+            cluster_ips: vec!["10.0.0.1".parse().unwrap()],
+            families: vec![IpFamily::V4],
+            ports: vec![Port {
+                name: "".into(),
+                protocol: Protocol::Tcp,
+                port: 80,
+                app_protocol: None,
+            }],
+            affinity: Affinity::None,
+            internal_traffic_policy: InternalTrafficPolicy::Cluster,
+            traffic_distribution: None,
+            has_selector: false,
+        };
+        let valid = "Service shop/web can be exported";
+        let ready = "the registry has acknowledged the export";
+        let export = ExportObject {
+            meta: meta(),
+            labels: Labels::new(),
+            annotations: Labels::new(),
+            conditions: vec![
+                condition("Valid", "True", "Valid", valid),
+                condition("Ready", "True", "Exported", ready),
+                condition("Conflict", "True", "TypeConflict", "west has another type"),
+            ],
+        };
+        let namespace = NamespaceObject {
+            name: key().namespace,
+            labels: Arc::default(),
+            global: GlobalMark::Absent,
+            terminating: false,
+            resource_version: "1".into(),
+        };
+        [
+            Object::Namespace(Arc::new(namespace)),
+            Object::Service(Arc::new(service)),
+            Object::ServiceExport(Arc::new(export)),
+        ]
+    }
+
+    #[test]
+    fn a_restart_before_the_registry_is_heard_changes_no_status() {
+        let now = Timestamp::UNIX_EPOCH;
+        let cluster = ClusterName::try_new("east").unwrap();
+        let mut engine = Engine::new(Config::new(cluster));
+        for source in crate::engine::LOCAL_SOURCES {
+            engine.observe(now, Input::ListBegan(source));
+            for object in objects() {
+                if Source::Objects(object.kind()) == source {
+                    engine.observe(now, Input::Applied(object));
+                }
+            }
+            let revision = "1".into();
+            engine.observe(now, Input::ListEnded { source, revision });
+        }
+        engine.observe(now, Input::Families(vec![IpFamily::V4]));
+        let actions = engine.act(now);
+        let is_status = |effect: &Effect| matches!(effect, Effect::UpdateStatus { .. });
+        let statuses: Vec<_> = actions.iter().filter(|a| is_status(&a.effect)).collect();
+        assert_eq!(statuses, Vec::<&crate::io::Action>::new());
     }
 }
