@@ -23,6 +23,7 @@ mod patch;
 mod removal;
 mod report;
 mod resource;
+mod snapshot;
 mod watch;
 mod writer;
 
@@ -37,5 +38,6 @@ pub use network::watch_network;
 pub use removal::remove_managed;
 pub use report::{Report, WatchState};
 pub use resource::ApiVersion;
+pub use snapshot::{Snapshot, SnapshotError, snapshot};
 pub use watch::watch;
 pub use writer::{WRITES_MAX, Writer};

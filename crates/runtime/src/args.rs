@@ -26,7 +26,7 @@ pub(crate) enum Command {
     Crds(CrdsArgs),
 }
 
-/// Shows what each cluster would hold, from directories of manifests; changes nothing.
+/// Shows what each cluster would hold; changes nothing.
 ///
 /// Each SOURCE is a directory of Kubernetes manifests and stands for one cluster of the
 /// directory's name; or a single SOURCE holds a directory for each cluster. Read are Namespaces,
@@ -68,10 +68,6 @@ pub(crate) struct UpArgs {
     #[arg(long)]
     pub(crate) clean: bool,
 
-    /// With contexts: the kubeconfig. Default: $KUBECONFIG, else ~/.kube/config.
-    #[arg(long, value_name = "FILE", env = "TOMBOLO_KUBECONFIG")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
 
@@ -101,10 +97,14 @@ pub(crate) enum CrdsCommand {
 /// Where the clusters are, and what their networks are like.
 #[derive(Debug, Args)]
 pub(crate) struct SourceArgs {
-    /// Directories of manifests: each a cluster, or one that holds a directory per cluster. For
-    /// `up` also context:NAME, a cluster of a kubeconfig.
+    /// Directories of manifests: each a cluster, or one that holds a directory per cluster. Or
+    /// context:NAME, a cluster of a kubeconfig.
     #[arg(required = true, value_name = "SOURCE")]
     pub(crate) sources: Vec<PathBuf>,
+
+    /// With contexts: the kubeconfig. Default: $KUBECONFIG, else ~/.kube/config.
+    #[arg(long, value_name = "FILE", env = "TOMBOLO_KUBECONFIG")]
+    pub(crate) kubeconfig: Option<PathBuf>,
 
     /// Write the objects that Tombolo would write to DIR/CLUSTER/*.yaml. DIR must be new, empty or
     /// from an earlier run; what is no longer wanted is removed.

@@ -22,4 +22,4 @@ pub(crate) mod status;
 mod up;
 
 pub(crate) use run::run;
-pub(crate) use up::{is_context, run as run_up};
+pub(crate) use up::run as run_up;

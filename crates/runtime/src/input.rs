@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
@@ -61,6 +61,15 @@ pub(crate) fn chain(error: &dyn StdError) -> String {
     text
 }
 
+/// What a source begins with that is a context of a kubeconfig.
+const CONTEXT: &str = "context:";
+
+/// The context that a source is, if it is one.
+pub(crate) fn context_of(source: &Path) -> Option<String> {
+    let name = source.to_str()?.strip_prefix(CONTEXT)?;
+    Some(name.to_owned())
+}
+
 /// The checked arguments that `plan` and `up` share.
 #[derive(Debug)]
 pub(crate) struct Setup {
@@ -75,6 +84,7 @@ impl TryFrom<&SourceArgs> for Setup {
     fn try_from(args: &SourceArgs) -> Result<Self, Refusal> {
         let SourceArgs {
             sources,
+            kubeconfig: _,
             out: _,
             families,
             vip_cidr,
@@ -97,7 +107,13 @@ impl TryFrom<&SourceArgs> for Setup {
         if !wrong.is_empty() {
             return Err(Refusal::usage(wrong));
         }
-        let clusters = find_clusters(sources).map_err(|errors| Refusal::of(&errors))?;
+        let directories = sources.iter().filter(|source| context_of(source).is_none());
+        let directories: Vec<PathBuf> = directories.cloned().collect();
+        let clusters = if directories.is_empty() {
+            BTreeMap::new()
+        } else {
+            find_clusters(&directories).map_err(|errors| Refusal::of(&errors))?
+        };
         let mut families = BTreeMap::new();
         for (cluster, list) in given {
             if !clusters.contains_key(&cluster) {
@@ -123,6 +139,11 @@ impl TryFrom<&SourceArgs> for Setup {
 }
 
 impl Setup {
+    /// Adds what the networks of clusters say themselves, where the user does not.
+    pub(crate) fn add_families(&mut self, cluster: ClusterName, families: Vec<IpFamily>) {
+        self.families.entry(cluster).or_insert(families);
+    }
+
     /// The families of each cluster's network: those given, else what the Services name.
     pub(crate) fn families<'a>(
         &self,

@@ -14,6 +14,7 @@ mod controller;
 mod crds;
 mod exit;
 mod input;
+mod live;
 mod logging;
 mod metrics;
 mod plan;
@@ -29,7 +30,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::args::{Cli, Command};
-use crate::input::Refusal;
+use crate::input::{Refusal, context_of};
 
 pub use crate::exit::Exit;
 
@@ -63,13 +64,7 @@ pub fn run() -> ExitCode {
     let result = runtime.block_on(async {
         match cli.command {
             Command::Plan(args) => plan::run(args).await,
-            Command::Up(args)
-                if args
-                    .sources
-                    .sources
-                    .iter()
-                    .any(|s| controller::is_context(s)) =>
-            {
+            Command::Up(args) if args.sources.sources.iter().any(|s| context_of(s).is_some()) => {
                 controller::run_up(*args).await
             }
             Command::Up(args) => up::run(*args).await,

@@ -13,6 +13,7 @@ use crate::args::PlanArgs;
 use crate::clusterset::{Clusterset, ClustersetError};
 use crate::exit::Exit;
 use crate::input::{Refusal, Setup, chain, error_view, plan_time};
+use crate::live;
 use crate::print;
 use crate::view::ErrorView;
 
@@ -21,8 +22,10 @@ type States = Vec<BTreeMap<ClusterName, Manifests>>;
 
 /// Runs the command.
 pub(crate) async fn run(args: PlanArgs) -> Result<Exit, Refusal> {
-    let setup = Setup::try_from(&args.sources)?;
-    let (states, mut errors) = read_states(&setup, &args)?;
+    let mut setup = Setup::try_from(&args.sources)?;
+    let mut strings = Strings::default();
+    let live = live::read(&args.sources, &mut setup, &mut strings).await?;
+    let (states, mut errors) = read_states(&setup, &args, live, &mut strings)?;
     // Only now, as an input that cannot be read leaves no trace.
     let output = args.sources.out.as_deref().map(Output::open).transpose();
     let output = output.map_err(|error| Refusal::failed(chain(&error)))?;
@@ -48,21 +51,27 @@ pub(crate) async fn run(args: PlanArgs) -> Result<Exit, Refusal> {
     })
 }
 
-/// Reads all directories, and applies the steps to what they declare.
-fn read_states(setup: &Setup, args: &PlanArgs) -> Result<(States, Vec<ErrorView>), Refusal> {
-    let mut strings = Strings::default();
+/// Reads all directories, and applies the steps to what they and the live clusters declare.
+fn read_states(
+    setup: &Setup,
+    args: &PlanArgs,
+    live: Vec<(ClusterName, Tree)>,
+    strings: &mut Strings,
+) -> Result<(States, Vec<ErrorView>), Refusal> {
     let mut errors = Vec::new();
     let mut refused = Vec::new();
     let mut base = BTreeMap::new();
+    let mut trees = live;
     for (cluster, directory) in &setup.clusters {
-        match Tree::read(directory, Timestamp::MAX, &mut strings) {
+        match Tree::read(directory, Timestamp::MAX, strings) {
             Err(error) => refused.push(error),
-            Ok(tree) => {
-                let (manifests, problems) = Manifests::of(&tree);
-                errors.extend(problems.iter().map(|problem| error_view(cluster, problem)));
-                base.insert(cluster.clone(), manifests);
-            }
+            Ok(tree) => trees.push((cluster.clone(), tree)),
         }
+    }
+    for (cluster, tree) in trees {
+        let (manifests, problems) = Manifests::of(&tree);
+        errors.extend(problems.iter().map(|problem| error_view(&cluster, problem)));
+        base.insert(cluster, manifests);
     }
     if !refused.is_empty() {
         return Err(Refusal::of(&refused));
@@ -70,7 +79,7 @@ fn read_states(setup: &Setup, args: &PlanArgs) -> Result<(States, Vec<ErrorView>
     let known: Vec<ClusterName> = base.keys().cloned().collect();
     let mut states = vec![base];
     for directory in &args.then {
-        let step = read_step(directory, &known, &mut strings).map_err(|e| Refusal::of(&e))?;
+        let step = read_step(directory, &known, strings).map_err(|e| Refusal::of(&e))?;
         let Some(last) = states.last() else { break };
         let next = after(last, &step, &mut errors);
         states.push(next);

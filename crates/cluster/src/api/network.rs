@@ -55,8 +55,8 @@ struct CidrSpec {
 
 /// What a network can do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Network {
-    families: Vec<IpFamily>,
+pub(super) struct Network {
+    pub(super) families: Vec<IpFamily>,
     cidrs: Vec<IpNet>,
 }
 
@@ -95,7 +95,7 @@ pub async fn watch_network(server: Server, reports: mpsc::Sender<Report>) {
     }
 }
 
-async fn look(server: &Server) -> Result<Network, CallError> {
+pub(super) async fn look(server: &Server) -> Result<Network, CallError> {
     for version in ["v1", "v1beta1"] {
         let path = format!("/apis/networking.k8s.io/{version}/servicecidrs");
         match server.read::<Cidrs>(Call::get(&path)).await {

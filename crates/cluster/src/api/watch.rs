@@ -25,7 +25,7 @@ use super::report::{Report, WatchState};
 use super::resource::is_custom;
 
 /// Objects of a page: what `client-go` takes, a few MiB of slices.
-const PAGE_LEN: usize = 500;
+pub(super) const PAGE_LEN: usize = 500;
 
 /// The first wait after a failure.
 const RETRY_MIN: Duration = Duration::from_millis(100);
@@ -388,7 +388,7 @@ fn is_too_large(status: &kube::core::Status) -> bool {
 }
 
 /// A query value: continue tokens are base64, of which three characters mean something there.
-fn escape(token: &str) -> String {
+pub(super) fn escape(token: &str) -> String {
     token
         .replace('%', "%25")
         .replace('+', "%2B")

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use tombolo_model::object::ObjectRef;
 
 use self::walk::{Fingerprint, Walk};
@@ -181,6 +182,29 @@ impl Tree {
         let files = self.files.iter();
         let of_files = files.flat_map(|(path, state)| state.problems(path));
         self.problems.iter().cloned().chain(of_files)
+    }
+}
+
+impl Tree {
+    /// Documents that were read elsewhere, as if they were those of a file of this name.
+    pub fn of_documents(name: &str, documents: Vec<Value>, strings: &mut Strings) -> Self {
+        let mut contents = Contents::<Declared>::new();
+        for (document, json) in (1..).zip(documents) {
+            contents.add(json, Place { document, line: 1 }, strings);
+        }
+        let state = FileState {
+            fingerprint: None,
+            objects: contents.found,
+            faults: contents.faults,
+            unreadable: None,
+        };
+        let path: Arc<Path> = Path::new(name).into();
+        Self {
+            root: PathBuf::from(name),
+            files: BTreeMap::from([(path, state)]),
+            problems: Vec::new(),
+            links: false,
+        }
     }
 }
 

@@ -58,7 +58,7 @@ async fn told(fake: &Fake, kind: Kind, count: usize) -> Vec<String> {
     }
 }
 
-fn line(kind: &str, object: Value) -> Value {
+fn line(kind: &str, object: &Value) -> Value {
     json!({"type": kind, "object": object})
 }
 
@@ -69,7 +69,7 @@ fn bookmark(version: &str, ends_list: bool) -> Value {
         json!({})
     };
     let meta = json!({"resourceVersion": version, "annotations": annotations});
-    line("BOOKMARK", json!({"kind": "Service", "metadata": meta}))
+    line("BOOKMARK", &json!({"kind": "Service", "metadata": meta}))
 }
 
 const SERVICES: &str = "GET /api/v1/services";
@@ -83,12 +83,12 @@ fn watch_call(query: &str) -> String {
 async fn a_streaming_list_goes_on_as_a_watch_and_resumes() {
     let fake = Fake::new(vec![
         Answer::Lines(vec![
-            line("ADDED", service("a", "3")),
+            line("ADDED", &service("a", "3")),
             bookmark("5", true),
-            line("MODIFIED", service("a", "6")),
+            line("MODIFIED", &service("a", "6")),
             bookmark("8", false),
         ]),
-        Answer::Open(vec![line("DELETED", service("a", "9"))]),
+        Answer::Open(vec![line("DELETED", &service("a", "9"))]),
     ]);
     let told = told(&fake, Kind::Service, 7).await;
     assert_eq!(
@@ -111,7 +111,7 @@ async fn a_streaming_list_goes_on_as_a_watch_and_resumes() {
 
 #[tokio::test(start_paused = true)]
 async fn without_streaming_lists_it_lists_in_pages() {
-    let page = |token: &str, items: Value| {
+    let page = |token: &str, items: &Value| {
         Answer::Json(
             200,
             json!({"metadata": {"resourceVersion": "7", "continue": token},
@@ -120,8 +120,8 @@ async fn without_streaming_lists_it_lists_in_pages() {
     };
     let fake = Fake::new(vec![
         refusal(422, "Invalid"),
-        page("a+b=", json!([service("a", "3")])),
-        page("", json!([service("b", "4")])),
+        page("a+b=", &json!([service("a", "3")])),
+        page("", &json!([service("b", "4")])),
         Answer::Open(vec![]),
     ]);
     let told = told(&fake, Kind::Service, 6).await;
@@ -142,8 +142,8 @@ async fn a_revision_that_is_too_old_is_listed_again() {
     let gone = json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"});
     let fake = Fake::new(vec![
         Answer::Lines(vec![bookmark("5", true)]),
-        Answer::Lines(vec![line("ERROR", gone)]),
-        Answer::Open(vec![line("ADDED", service("b", "9")), bookmark("9", true)]),
+        Answer::Lines(vec![line("ERROR", &gone)]),
+        Answer::Open(vec![line("ADDED", &service("b", "9")), bookmark("9", true)]),
     ]);
     let told = told(&fake, Kind::Service, 9).await;
     let first = ["(listing)", "list", "listed 5", "(live)"];
@@ -156,8 +156,8 @@ async fn what_cannot_be_read_is_reported_and_the_rest_goes_on() {
     let mut bad = service("bad", "4");
     bad["spec"]["ports"] = json!([{"port": "eighty"}]);
     let fake = Fake::new(vec![Answer::Open(vec![
-        line("ADDED", bad),
-        line("ADDED", service("good", "5")),
+        line("ADDED", &bad),
+        line("ADDED", &service("good", "5")),
         bookmark("5", true),
     ])]);
     let told = told(&fake, Kind::Service, 6).await;
@@ -172,7 +172,7 @@ async fn what_cannot_be_read_is_reported_and_the_rest_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_restored_server_is_believed_whatever_was_seen_before() {
-    let page = |version: &str, items: Value| {
+    let page = |version: &str, items: &Value| {
         Answer::Json(
             200,
             json!({"metadata": {"resourceVersion": version}, "items": items}),
@@ -180,9 +180,9 @@ async fn a_restored_server_is_believed_whatever_was_seen_before() {
     };
     let fake = Fake::new(vec![
         refusal(422, "Invalid"),
-        page("900", json!([service("a", "850")])),
+        page("900", &json!([service("a", "850")])),
         refusal(410, "Expired"),
-        page("20", json!([service("a", "15")])),
+        page("20", &json!([service("a", "15")])),
         Answer::Open(vec![]),
     ]);
     let told = told(&fake, Kind::Service, 10).await;
@@ -227,7 +227,7 @@ async fn a_crd_that_comes_later_is_found_in_the_version_it_has() {
 async fn a_silent_stream_is_given_up() {
     let fake = Fake::new(vec![
         Answer::Open(vec![bookmark("5", true)]),
-        Answer::Open(vec![line("ADDED", service("a", "6"))]),
+        Answer::Open(vec![line("ADDED", &service("a", "6"))]),
     ]);
     let told = told(&fake, Kind::Service, 7).await;
     assert_eq!(told[3..], ["(live)", "away", "(live)", "a 6"]);

@@ -1,14 +1,12 @@
 //! `tombolo up context:NAME…`: clusters of a kubeconfig joined in one process, without a registry
 //! of their own.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry as Metrics;
 use tombolo_cluster::api::{
-    Access, Fence, IdentityError, LeaseConfig, LeaseKeeper, Server, ensure_namespace, identify,
-    remove_managed,
+    Access, Fence, LeaseConfig, LeaseKeeper, Server, ensure_namespace, remove_managed,
 };
 use tombolo_model::names::ClusterName;
 use tombolo_registry::key::Layout;
@@ -22,13 +20,12 @@ use super::settings::{Rules, admin_address};
 use crate::admin::Admin;
 use crate::args::UpArgs;
 use crate::exit::Exit;
-use crate::input::{Refusal, chain};
+use crate::input::{Refusal, chain, context_of};
+use crate::live;
 use crate::logging;
 use crate::print;
 use crate::supervisor::Supervisor;
 
-/// What a source begins with that is a context.
-const PREFIX: &str = "context:";
 /// How long tasks have to end.
 const GRACE: Duration = Duration::from_secs(40);
 
@@ -39,16 +36,6 @@ struct Joined {
     server: Server,
     keeper: LeaseKeeper,
     fence: Arc<Fence>,
-}
-
-/// Whether a source is a context of a kubeconfig.
-pub(crate) fn is_context(source: &Path) -> bool {
-    context_of(source).is_some()
-}
-
-fn context_of(source: &Path) -> Option<String> {
-    let name = source.to_str()?.strip_prefix(PREFIX)?;
-    Some(name.to_owned())
 }
 
 /// Runs the command for contexts.
@@ -149,16 +136,11 @@ async fn join(
 
 async fn join_one(args: &UpArgs, context: &str, identity: &str) -> Result<Joined, String> {
     let access = Access::Kubeconfig {
-        file: args.kubeconfig.clone(),
+        file: args.sources.kubeconfig.clone(),
         context: Some(context.to_owned()),
     };
     let server = access.server().await.map_err(|error| chain(&error))?;
-    let cluster = match identify(&server).await {
-        Ok(name) => name,
-        // Without a name of its own the cluster has that of its context.
-        Err(IdentityError::Missing) => ClusterName::try_new(context).map_err(|e| chain(&e))?,
-        Err(error) => return Err(chain(&error)),
-    };
+    let cluster = live::name(&server, context).await?;
     let namespace = &args.lease.lease_namespace;
     ensure_namespace(&server, namespace)
         .await

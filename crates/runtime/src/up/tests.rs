@@ -29,6 +29,7 @@ fn manifests(services: usize, port: u16) -> Vec<(String, String)> {
 
 async fn up(root: &std::path::Path) -> Up {
     let setup = Setup::try_from(&SourceArgs {
+        kubeconfig: None,
         sources: vec![root.to_owned()],
         out: None,
         families: Vec::new(),
