@@ -1,11 +1,15 @@
 //! Where objects are in the API: paths by kind, and the versions of the Multi-Cluster Services API
 //! that a server has.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mcs_api::{GROUP, v1alpha1, v1beta1};
+use parking_lot::RwLock;
 use tombolo_model::names::ServiceKey;
 use tombolo_model::object::{Kind, ObjectRef};
+
+use super::exports::Resource;
 
 /// A version of the Multi-Cluster Services API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,8 @@ impl ApiVersion {
 pub(super) struct Versions {
     exports_are_alpha: AtomicBool,
     imports_are_alpha: AtomicBool,
+    /// The ServiceExports that are another resource of the API, and which.
+    places: RwLock<HashMap<ServiceKey, Resource>>,
 }
 
 impl Versions {
@@ -111,9 +117,23 @@ impl Versions {
         format!("{group}/namespaces/{}/{plural}", key.namespace)
     }
 
+    /// Notes where a ServiceExport is; `None`: in the place of its kind.
+    pub(super) fn set_place(&self, key: ServiceKey, resource: Option<Resource>) {
+        let mut places = self.places.write();
+        match resource {
+            Some(resource) => places.insert(key, resource),
+            None => places.remove(&key),
+        };
+    }
+
     /// One object.
     pub(super) fn object(&self, object: &ObjectRef) -> String {
         let ObjectRef { kind, key } = object;
+        if *kind == Kind::ServiceExport
+            && let Some(resource) = self.places.read().get(key)
+        {
+            return resource.object(key);
+        }
         match kind {
             Kind::Namespace => format!("/api/v1/namespaces/{}", key.name),
             Kind::Service | Kind::EndpointSlice | Kind::ServiceExport | Kind::ServiceImport => {

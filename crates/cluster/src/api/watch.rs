@@ -21,6 +21,7 @@ use tracing::debug;
 use super::call::{Call, CallError, Server};
 use super::crds::find_version;
 use super::decode::{Decoder, Line, ListPage, Read, Unreadable, bookmark};
+use super::exports::Resource;
 use super::report::{Report, WatchState};
 use super::resource::is_custom;
 
@@ -41,7 +42,18 @@ const IDLE_MAX: Duration = Duration::from_secs(100);
 
 /// Reports all objects of a kind and every change, until nobody listens any more.
 pub async fn watch(server: Server, kind: Kind, reports: mpsc::Sender<Report>) {
+    watch_resource(server, kind, None, reports).await;
+}
+
+/// The same for objects of a kind that are another resource of the API.
+pub(super) async fn watch_resource(
+    server: Server,
+    kind: Kind,
+    resource: Option<Resource>,
+    reports: mpsc::Sender<Report>,
+) {
     let mut watch = Watch {
+        resource,
         decoder: Decoder::new(kind),
         path: String::new(),
         server,
@@ -88,6 +100,8 @@ fn backoff(kind: Kind, failures: u32) -> Duration {
 
 struct Watch {
     server: Server,
+    /// Where the objects are, if not in the place of their kind.
+    resource: Option<Resource>,
     kind: Kind,
     path: String,
     decoder: Decoder,
@@ -137,11 +151,7 @@ impl Watch {
     async fn step(&mut self) -> Result<(), Stop> {
         match &self.state {
             State::Empty => {
-                if is_custom(self.kind) {
-                    let version = find_version(&self.server, self.kind).await?;
-                    self.server.versions().set(self.kind, version);
-                }
-                self.path = self.server.versions().everywhere(self.kind);
+                self.path = self.place().await?;
                 if self.streams_lists {
                     self.stream_all().await
                 } else {
@@ -153,6 +163,18 @@ impl Watch {
                 self.watch(&query, false).await
             }
         }
+    }
+
+    /// The path of all objects.
+    async fn place(&self) -> Result<String, CallError> {
+        if let Some(resource) = &self.resource {
+            return Ok(resource.everywhere());
+        }
+        let versions = self.server.versions();
+        if is_custom(self.kind) {
+            versions.set(self.kind, find_version(&self.server, self.kind).await?);
+        }
+        Ok(versions.everywhere(self.kind))
     }
 
     /// What a failure means; a wait of its own where it is no failure of the server.

@@ -7,12 +7,14 @@ use prometheus_client::registry::Registry as Metrics;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tombolo_cluster::api::{
-    BootClock, Clock, Fence, LeaseConfig, LeaseKeeper, Report, Server, Standing, Writer, recorder,
-    system_uid, watch, watch_network,
+    BootClock, Clock, Fence, LeaseConfig, LeaseKeeper, Report, Resource, Server, Standing, Writer,
+    recorder, system_uid, watch, watch_exports, watch_network,
 };
 use tombolo_cluster::store::KINDS;
 use tombolo_model::config::Config;
 use tombolo_model::engine::Engine;
+use tombolo_model::names::ClusterName;
+use tombolo_model::object::Kind;
 use tombolo_model::record::Origin;
 use tombolo_registry::registry::Registry;
 use tombolo_registry::session::SessionEnd;
@@ -33,6 +35,8 @@ const RETRY: Duration = Duration::from_secs(2);
 pub(crate) struct Instance<R> {
     pub(crate) server: Server,
     pub(crate) config: Config,
+    /// Other resources that are read as ServiceExports.
+    pub(crate) exports: Vec<Resource>,
     pub(crate) registry: Arc<R>,
     pub(crate) keeper: LeaseKeeper,
     pub(crate) fence: Arc<Fence>,
@@ -63,6 +67,7 @@ pub(crate) fn start<R: Registry + 'static>(
     let Instance {
         server,
         config,
+        exports,
         registry,
         keeper,
         fence,
@@ -72,12 +77,7 @@ pub(crate) fn start<R: Registry + 'static>(
     let origin: Origin = registry.origin().clone();
     let status = Status::new(name.clone(), clock::now());
     let (reports, inbox) = mpsc::channel::<Report>(REPORTS_MAX);
-    for kind in KINDS {
-        let task = watch(server.clone(), kind, reports.clone());
-        supervisor.spawn_endless(format!("{name}: watch {}", kind.as_str()), task);
-    }
-    let task = watch_network(server.clone(), reports.clone());
-    supervisor.spawn_endless(format!("{name}: network"), task);
+    start_watches(&server, &name, &exports, &reports, supervisor);
     let clock: Arc<dyn Clock> = Arc::new(BootClock);
     let (events, recorder) = recorder(server.clone(), Arc::clone(&fence), clock, &identity);
     supervisor.spawn_endless(format!("{name}: events"), recorder.run());
@@ -125,6 +125,28 @@ pub(crate) fn start<R: Registry + 'static>(
         status,
         listener: Listener { origin, reports },
     }
+}
+
+/// Starts everything that reports of the cluster.
+fn start_watches(
+    server: &Server,
+    name: &ClusterName,
+    exports: &[Resource],
+    reports: &mpsc::Sender<Report>,
+    supervisor: &mut Supervisor,
+) {
+    for kind in KINDS {
+        let task_name = format!("{name}: watch {}", kind.as_str());
+        let (server, reports) = (server.clone(), reports.clone());
+        if kind == Kind::ServiceExport {
+            let task = watch_exports(server, exports.to_vec(), reports);
+            supervisor.spawn_endless(task_name, task);
+        } else {
+            supervisor.spawn_endless(task_name, watch(server, kind, reports));
+        }
+    }
+    let task = watch_network(server.clone(), reports.clone());
+    supervisor.spawn_endless(format!("{name}: network"), task);
 }
 
 /// Runs the shell and keeps the lease; at the end the lease is given back after the last write.

@@ -63,6 +63,7 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, Refusal> {
     let mut metrics = Metrics::default();
     let instance = Instance {
         config: settings.rules.config(cluster.clone()),
+        exports: settings.rules.exports.clone(),
         registry: Arc::new(registry.registry(origin(cluster)?)),
         server,
         keeper,

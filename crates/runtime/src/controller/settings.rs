@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use tombolo_cluster::api::Access;
+use tombolo_cluster::api::{Access, Resource, ResourceError};
 use tombolo_model::config::{Config, SliceMode};
 use tombolo_model::names::{ClusterName, DerivedNaming};
 use tombolo_model::selector::Selector;
@@ -109,6 +109,16 @@ pub(crate) struct RuleArgs {
         value_delimiter = ','
     )]
     pub(crate) foreign_slices: Vec<String>,
+
+    /// Another resource that is read as ServiceExports, such as net.gke.io/v1/serviceexports. May
+    /// be given several times; of two exports of one name the standard one counts.
+    #[arg(
+        long,
+        value_name = "GROUP/VERSION/PLURAL",
+        env = "TOMBOLO_EXPORT_GVR",
+        value_delimiter = ','
+    )]
+    pub(crate) export_gvr: Vec<String>,
 }
 
 /// For which imports slices are made.
@@ -174,6 +184,8 @@ pub(crate) struct Rules {
     slices: SliceMode,
     naming: DerivedNaming,
     foreign_slice_managers: Vec<Arc<str>>,
+    /// Other resources that are read as ServiceExports.
+    pub(crate) exports: Vec<Resource>,
 }
 
 impl TryFrom<&RuleArgs> for Rules {
@@ -186,7 +198,10 @@ impl TryFrom<&RuleArgs> for Rules {
             endpoint_slices,
             derived_names,
             foreign_slices,
+            export_gvr,
         } = args;
+        let exports = export_gvr.iter().map(|text| text.parse());
+        let exports: Result<Vec<Resource>, ResourceError> = exports.collect();
         let namespaces = match namespaces.as_deref() {
             None => Selector::default(),
             Some(text) => text
@@ -206,6 +221,7 @@ impl TryFrom<&RuleArgs> for Rules {
                 NamesArg::Suffix => DerivedNaming::Suffix,
             },
             foreign_slice_managers: foreign_slices.iter().map(|m| m.as_str().into()).collect(),
+            exports: exports.map_err(|error| format!("--export-gvr: {error}"))?,
         })
     }
 }
@@ -219,6 +235,7 @@ impl Rules {
             slices,
             naming,
             foreign_slice_managers,
+            exports: _,
         } = self.clone();
         Config {
             namespaces,

@@ -77,6 +77,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
         servers.push((cluster.clone(), server.clone()));
         let instance = Instance {
             config: rules.config(cluster.clone()),
+            exports: rules.exports.clone(),
             registry: Arc::new(registry.registry(origin(cluster)?)),
             server,
             keeper,
