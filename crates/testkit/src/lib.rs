@@ -32,10 +32,12 @@ use proptest::test_runner::{Config as ProptestConfig, FileFailurePersistence};
 pub fn tries(by_default: u32) -> ProptestConfig {
     let wanted = std::env::var("TOMBOLO_PROPTEST_CASES").ok();
     let tries = wanted.and_then(|text| text.parse().ok());
+    let default = ProptestConfig::default();
     ProptestConfig {
         cases: tries.unwrap_or(by_default),
-        max_shrink_iters: 20_000,
+        // Enough to make a long sequence short, unless the environment says otherwise.
+        max_shrink_iters: default.max_shrink_iters.min(20_000),
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
-        ..ProptestConfig::default()
+        ..default
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tombolo_model::object::{GlobalMark, Kind, Object};
+use tombolo_model::object::{GlobalMark, Kind, Meta, Object};
 use tombolo_model::service::ImportType;
 use tombolo_model::service::IpFamily::{V4, V6};
 use tombolo_testkit::build::{entries, export, port, record, service, slice};
-use tombolo_testkit::ops::{NamespaceState, Op, PeerSession};
+use tombolo_testkit::ops::{Edit, NamespaceState, Op, PeerSession};
 use tombolo_testkit::play::Play;
 use tombolo_testkit::registry::Registry;
 use tombolo_testkit::site::Fate;
@@ -299,4 +299,29 @@ fn a_headless_flip_and_back_keeps_the_address() {
     play.states("k", "shop/a", record(1), &entries(&["10.9.0.1"]));
     play.run();
     assert_eq!(play.import("shop/a").unwrap().spec, before);
+}
+
+#[test]
+fn what_other_tools_note_on_our_objects_stays_and_what_hands_add_goes() {
+    let mut play = Play::ready();
+    play.states("k", "shop/a", record(1), &entries(&["10.9.0.1"]));
+    play.run();
+    // The objects that carry our mark: Service, slice, import.
+    for at in 0..3 {
+        play.step(&Op::Hand(at, Edit::Decorate));
+    }
+    play.run();
+    let notes = |meta: &Meta| -> Vec<bool> {
+        let keys = ["argocd.argoproj.io/tracking-id", "example.org/note"];
+        keys.iter()
+            .map(|key| meta.annotation(key).is_some())
+            .collect()
+    };
+    let (import, service) = (
+        play.import("shop/a").unwrap(),
+        play.derived_service("shop/a"),
+    );
+    assert_eq!(notes(&import.meta), [true, false]);
+    assert_eq!(notes(&service.unwrap().meta), [true, false]);
+    assert_eq!(import.meta.label("stray"), None);
 }
