@@ -10,6 +10,7 @@
 //! of BEHAVIOUR §5 and of the DNS specification 1.0.0 of KEP-1645.
 
 mod answer;
+mod corefile;
 mod find;
 mod forward;
 #[cfg(any(test, fuzzing))]
@@ -24,6 +25,7 @@ mod wire;
 mod zone;
 
 pub use answer::{Answer, Query, answer};
+pub use corefile::{CorefileError, Stub, remove_stub};
 pub use forward::{FORWARD_TIMEOUT_DEFAULT, FORWARDS_DEFAULT, Forwarder};
 pub use metrics::{LATENCY_BUCKETS_MICROS, Metrics, MetricsSnapshot, QueryCount};
 pub use name::{DomainNameError, WireName};
