@@ -3,20 +3,23 @@
 //! `tombolo_testkit::cases`.
 //!
 //! Each case runs as `plan` after each of its steps, as `up --once`, and, where it has steps, as
-//! one `up` whose files change. What a case says about DNS comes with the DNS server.
+//! one `up` whose files change; its DNS questions are asked offline (`plan --query`) and, of `up`, over
+//! the network.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
 use tombolo_testkit::cases::{
-    Case, Inputs, Object, Seen, World, check, check_prose, check_report, checked_with_dns,
+    Asked, Case, Inputs, Object, Reply, Seen, World, check, check_dns, check_prose, check_report,
     unmatched_prose,
 };
 use tombolo_testkit::command::{Binary, Finished};
+use tombolo_testkit::dns::{self, Transport};
 use tombolo_testkit::files;
 
 fn main() -> ExitCode {
@@ -65,16 +68,9 @@ fn trial(way: &str, path: &Path, run: fn(&Path) -> Result<()>) -> Trial {
     })
 }
 
-/// No check waits for a text that nobody writes any more; and what waits for DNS is said aloud.
-#[expect(
-    clippy::print_stdout,
-    reason = "what a test leaves out is worth a line"
-)]
+/// No check waits for a text that nobody writes any more.
 fn every_prose_check_has_its_text(root: &Path) -> Result<()> {
     let cases = Case::all(root)?;
-    for text in checked_with_dns() {
-        println!("checked with the dns part: {text}");
-    }
     fail_for(&unmatched_prose(&cases))
 }
 
@@ -139,6 +135,25 @@ impl Run {
         }
         args.extend(more.iter().map(|&argument| argument.to_owned()));
         tombolo().run(args)
+    }
+
+    /// What `plan` prints of a stage, with the answers to these questions.
+    fn report(&self, stage: usize, questions: &[String]) -> Result<(Finished, Value)> {
+        let mut more = vec!["-o", "json"];
+        for question in questions {
+            more.extend(["--query", question.as_str()]);
+        }
+        let json = self.plan(stage, &more)?;
+        let report = serde_json::from_str(&json.stdout)
+            .with_context(|| format!("stage {stage}: no JSON: {json:?}"))?;
+        Ok((json, report))
+    }
+
+    /// The answers of all clusters at a stage.
+    fn ask(&self, stage: usize, name: &str, kind: &str) -> Result<BTreeMap<String, Reply>> {
+        let (_, report) = self.report(stage, &[format!("{name} {kind}")])?;
+        let asked = Asked::all(&report)?.into_iter();
+        Ok(asked.map(|asked| (asked.cluster, asked.reply)).collect())
     }
 
     fn check(&self, stage: usize, world: &World) -> Vec<String> {
@@ -207,11 +222,27 @@ fn plan_stage(run: &Run, stage: usize, refusal: Option<&Finished>) -> Result<Vec
         run: &table,
         refusal,
         launch: &launch,
+        ask: &|name, kind| run.ask(stage, name, kind),
         scratch: &scratch,
     }));
-    let json = run.plan(stage, &["-o", "json"])?;
-    let report = serde_json::from_str(&json.stdout)
-        .with_context(|| format!("stage {stage}: no JSON: {json:?}"))?;
+    let questions = run.case.dns(stage)?;
+    let questions: Vec<String> = questions
+        .iter()
+        .map(|query| format!("{} {}", query.name, query.kind))
+        .collect();
+    let (json, report) = run.report(stage, &questions)?;
+    let asked = Asked::all(&report)?;
+    problems.extend(check_dns(
+        &run.case,
+        stage,
+        &world,
+        &|cluster, name, kind| {
+            let found = asked.iter().find(|asked| {
+                (&*asked.cluster, &*asked.name, &*asked.kind) == (cluster, name, kind)
+            });
+            Ok(found.context("not in the report")?.reply.clone())
+        },
+    ));
     problems.extend(check_report(
         &report,
         &world,
@@ -270,8 +301,18 @@ fn up_live(dir: &Path) -> Result<()> {
                 &run.case.inputs(stage)?,
             )?;
         }
-        up.eventually(|_| fail_for(&run.check(stage, &World::read(&out)?)))
-            .with_context(|| format!("stage {stage}"))?;
+        up.eventually(|up| {
+            let world = World::read(&out)?;
+            let mut problems = run.check(stage, &world);
+            problems.extend(check_dns(
+                &run.case,
+                stage,
+                &world,
+                &|cluster, name, kind| ask_live(&up.stdout()?, cluster, name, kind),
+            ));
+            fail_for(&problems)
+        })
+        .with_context(|| format!("stage {stage}"))?;
     }
     up.interrupt()?;
     let finished = up.finish()?;
@@ -281,6 +322,21 @@ fn up_live(dir: &Path) -> Result<()> {
         finished.code
     );
     Ok(())
+}
+
+/// Asks the DNS server of a cluster at the address that `up` prints.
+fn ask_live(stdout: &str, cluster: &str, name: &str, kind: &str) -> Result<Reply> {
+    let line = format!("{cluster} dns ");
+    let address = stdout.lines().find_map(|text| text.strip_prefix(&line));
+    let server = address
+        .with_context(|| format!("no line {line}"))?
+        .parse()?;
+    let answer = dns::ask(server, name, kind, Transport::Udp)?;
+    // D05: a negative answer says for how long it may be kept, which is the TTL of all answers.
+    let soa = dns::negative_ttl(&answer);
+    let is_negative = answer.metadata.authoritative && answer.answers.is_empty();
+    ensure!(soa == is_negative.then_some(5), "the SOA of {answer}");
+    Ok(dns::reply(&answer))
 }
 
 /// Brings a directory per cluster, with a file per object, from one state to another.
@@ -303,7 +359,7 @@ fn lay_out(clusters: &Path, before: &Inputs, after: &Inputs) -> Result<()> {
     Ok(())
 }
 
-fn get<'a>(inputs: &'a Inputs, object: &Object<'_>) -> Option<&'a serde_json::Value> {
+fn get<'a>(inputs: &'a Inputs, object: &Object<'_>) -> Option<&'a Value> {
     inputs.get(object.cluster, object.kind, object.namespace, object.name)
 }
 

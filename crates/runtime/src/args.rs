@@ -1,10 +1,12 @@
 //! The command line as it is typed. What it means is checked by each command.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::controller::settings::{AccessArgs, AdminArgs, ControllerArgs, LeaseArgs, RuleArgs};
+use crate::zones::ZoneArgs;
 
 /// Joins Kubernetes clusters into one clusterset.
 ///
@@ -45,6 +47,11 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) then: Vec<PathBuf>,
 
+    /// Ask the DNS server of each cluster, as in 'web.shop.svc.clusterset.local A'. May be given
+    /// several times.
+    #[arg(long, value_name = "NAME TYPE")]
+    pub(crate) query: Vec<String>,
+
     /// What is printed.
     #[arg(short, long, value_enum, default_value_t = Format::Table, env = "TOMBOLO_OUTPUT")]
     pub(crate) output: Format,
@@ -52,9 +59,9 @@ pub(crate) struct PlanArgs {
 
 /// Runs a whole clusterset in this process, from directories of manifests or clusters.
 ///
-/// With directories: watches the files, and shows what each cluster holds as they change. With
-/// context:NAME of a kubeconfig: joins these clusters as controllers of theirs would. Ctrl-C ends
-/// it.
+/// With directories: watches the files, shows what each cluster holds as they change, and answers
+/// DNS queries for each cluster on a local port. With context:NAME of a kubeconfig: joins these
+/// clusters as controllers of theirs would. Ctrl-C ends it.
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
     #[command(flatten)]
@@ -63,6 +70,20 @@ pub(crate) struct UpArgs {
     /// Show the state once and end, with the exit code of `plan`.
     #[arg(long)]
     pub(crate) once: bool,
+
+    /// Where the DNS server of the first cluster listens; the next cluster's has the next port.
+    /// With port 0, the default, each gets any free port. The addresses are shown.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "TOMBOLO_UP_DNS",
+        default_value = "127.0.0.1:0"
+    )]
+    pub(crate) dns: SocketAddr,
+
+    /// Answer no DNS queries.
+    #[arg(long)]
+    pub(crate) no_dns: bool,
 
     /// With contexts: remove at the end what was made. Otherwise the imports stay as they are.
     #[arg(long)]
@@ -124,6 +145,9 @@ pub(crate) struct SourceArgs {
         value_delimiter = ','
     )]
     pub(crate) vip_cidr: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) zones: ZoneArgs,
 }
 
 /// Forms of output.

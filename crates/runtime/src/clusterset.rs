@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use tombolo_cluster::convert::Rejected;
 use tombolo_cluster::manifest::{Change, Manifests};
 use tombolo_cluster::store::{KINDS, Store, VipRanges};
+use tombolo_dns::Zones;
 use tombolo_model::config::Config;
 use tombolo_model::engine::Engine;
 use tombolo_model::fleet::{Fleet, FleetInput};
@@ -35,6 +36,8 @@ use tombolo_registry::registry::{REGION_DEFAULT, Registry as _};
 use tombolo_registry::session::{Claim, NewSession, Opening, TakeOver};
 
 use crate::input::chain;
+use crate::names::Names;
+use crate::question::{QueryView, Question};
 use crate::view::{
     self, ClusterView, EndpointCount, ErrorView, ExportView, ImportView, View, WarningView,
 };
@@ -76,6 +79,7 @@ struct Member {
     store: Store,
     engine: Engine,
     registry: MemoryRegistry,
+    names: Names,
     inputs: VecDeque<Input>,
 }
 
@@ -84,6 +88,7 @@ impl Clusterset {
     pub(crate) async fn new(
         clusters: &BTreeMap<ClusterName, Vec<IpFamily>>,
         vips: &VipRanges,
+        zones: &Zones,
         now: Timestamp,
     ) -> Result<Self, ClustersetError> {
         let region = Region::try_new(REGION_DEFAULT).map_err(ClustersetError::Region)?;
@@ -117,6 +122,7 @@ impl Clusterset {
                     store,
                     engine,
                     registry,
+                    names: Names::new(zones.clone(), now),
                     inputs,
                 },
             );
@@ -169,6 +175,9 @@ impl Clusterset {
                 is_quiet &= !member.run(now).await;
             }
             if is_quiet {
+                for member in self.members.values_mut() {
+                    member.names.publish(now);
+                }
                 return Ok(());
             }
         }
@@ -190,6 +199,22 @@ impl Clusterset {
             .values()
             .map(|member| member.engine.planned_total())
             .sum()
+    }
+
+    /// What every cluster answers to these questions.
+    pub(crate) fn ask(&self, questions: &[Question]) -> Vec<QueryView> {
+        let asked = questions.iter().flat_map(|question| {
+            self.names()
+                .map(|(cluster, names)| question.view(cluster, names.answer(question.query())))
+        });
+        asked.collect()
+    }
+
+    /// What every cluster's names lead to.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&ClusterName, &Names)> {
+        self.members
+            .iter()
+            .map(|(cluster, member)| (cluster, &member.names))
     }
 
     /// The clusters' objects.
@@ -309,6 +334,7 @@ impl Clusterset {
             conflicts: view::conflicts(&merges),
             warnings,
             errors: errors.collect(),
+            queries: Vec::new(),
         }
     }
 }
@@ -350,6 +376,7 @@ impl Member {
             return false;
         }
         for input in self.inputs.drain(..) {
+            self.names.observe(&input);
             self.engine.observe(now, input);
         }
         for Action { id, effect } in self.engine.act(now) {
@@ -407,6 +434,7 @@ impl Member {
         }
         ClusterView {
             name: name.to_string(),
+            dns: None,
             families: self
                 .store
                 .families()

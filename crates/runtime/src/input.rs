@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use tombolo_cluster::families::default_families;
 use tombolo_cluster::manifest::{Declared, Manifests, Problem, find_clusters};
 use tombolo_cluster::store::VipRanges;
+use tombolo_dns::{TTL_DEFAULT_SECS, Zones};
 use tombolo_model::names::ClusterName;
 use tombolo_model::service::IpFamily;
 
@@ -75,6 +76,7 @@ pub(crate) fn context_of(source: &Path) -> Option<String> {
 pub(crate) struct Setup {
     pub(crate) clusters: BTreeMap<ClusterName, PathBuf>,
     pub(crate) vips: VipRanges,
+    pub(crate) zones: Zones,
     families: BTreeMap<ClusterName, Vec<IpFamily>>,
 }
 
@@ -88,11 +90,16 @@ impl TryFrom<&SourceArgs> for Setup {
             out: _,
             families,
             vip_cidr,
+            zones,
         } = args;
         let mut wrong = Vec::new();
         let vips = vip_ranges(vip_cidr).unwrap_or_else(|message| {
             wrong.push(format!("--vip-cidr: {message}"));
             VipRanges::default()
+        });
+        let zones = zones.zones().unwrap_or_else(|mut messages| {
+            wrong.append(&mut messages);
+            Zones::new([], TTL_DEFAULT_SECS)
         });
         let given: Vec<_> = families
             .iter()
@@ -130,6 +137,7 @@ impl TryFrom<&SourceArgs> for Setup {
             Ok(Self {
                 clusters,
                 vips,
+                zones,
                 families,
             })
         } else {

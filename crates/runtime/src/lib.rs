@@ -17,13 +17,16 @@ mod input;
 mod live;
 mod logging;
 mod metrics;
+mod names;
 mod plan;
 mod print;
+mod question;
 mod screen;
 mod supervisor;
 mod table;
 mod up;
 mod view;
+mod zones;
 
 use std::process::ExitCode;
 

@@ -15,6 +15,7 @@ use crate::exit::Exit;
 use crate::input::{Refusal, Setup, chain, error_view, plan_time};
 use crate::live;
 use crate::print;
+use crate::question::Question;
 use crate::view::ErrorView;
 
 /// The states of all clusters: at first, and after each step.
@@ -22,7 +23,8 @@ type States = Vec<BTreeMap<ClusterName, Manifests>>;
 
 /// Runs the command.
 pub(crate) async fn run(args: PlanArgs) -> Result<Exit, Refusal> {
-    let mut setup = Setup::try_from(&args.sources)?;
+    let questions = Question::parse_all(&args.query).map_err(Refusal::usage);
+    let (mut setup, questions) = both(Setup::try_from(&args.sources), questions)?;
     let mut strings = Strings::default();
     let live = live::read(&args.sources, &mut setup, &mut strings).await?;
     let (states, mut errors) = read_states(&setup, &args, live, &mut strings)?;
@@ -40,6 +42,7 @@ pub(crate) async fn run(args: PlanArgs) -> Result<Exit, Refusal> {
     let mut view = clusterset.view();
     errors.append(&mut view.errors);
     view.errors = errors;
+    view.queries = clusterset.ask(&questions);
     for error in &view.errors {
         print::complain(&error.to_string());
     }
@@ -49,6 +52,20 @@ pub(crate) async fn run(args: PlanArgs) -> Result<Exit, Refusal> {
     } else {
         Exit::NotWell
     })
+}
+
+/// Both, or all that is wrong with the command line.
+fn both<A, B>(a: Result<A, Refusal>, b: Result<B, Refusal>) -> Result<(A, B), Refusal> {
+    match (a, b) {
+        (Ok(a), Ok(b)) => Ok((a, b)),
+        (Err(mut a), Err(mut b)) if a.exit == b.exit => {
+            a.messages.append(&mut b.messages);
+            Err(a)
+        }
+        // A line that cannot be understood is told before anything that it leads to.
+        (_, Err(b)) => Err(b),
+        (Err(a), Ok(_)) => Err(a),
+    }
 }
 
 /// Reads all directories, and applies the steps to what they and the live clusters declare.
@@ -115,7 +132,7 @@ fn after(
 async fn settled(setup: &Setup, states: &States, now: Timestamp) -> Result<Clusterset, Refusal> {
     let failed = |error: ClustersetError| Refusal::failed(chain(&error));
     let first = states.first().cloned().unwrap_or_default();
-    let mut clusterset = Clusterset::new(&setup.families(&first), &setup.vips, now)
+    let mut clusterset = Clusterset::new(&setup.families(&first), &setup.vips, &setup.zones, now)
         .await
         .map_err(failed)?;
     for state in states {

@@ -119,6 +119,9 @@ impl View {
     fn lines(&self) -> BTreeMap<String, String> {
         let mut lines = BTreeMap::new();
         for cluster in &self.clusters {
+            if let Some(dns) = cluster.dns {
+                lines.insert(format!("{} dns", cluster.name), dns.to_string());
+            }
             for export in &cluster.exports {
                 let key = format!(
                     "{} export {}/{}",
@@ -182,6 +185,7 @@ mod tests {
         let cluster = |name: &str| ClusterView {
             name: name.to_owned(),
             families: vec!["IPv4"],
+            dns: None,
             exports: Vec::new(),
             imports: Vec::new(),
         };
@@ -190,6 +194,7 @@ mod tests {
             conflicts: Vec::new(),
             warnings: Vec::new(),
             errors: Vec::new(),
+            queries: Vec::new(),
         };
         let plain = |rows_max| {
             let text = drawn(&view, rows_max);

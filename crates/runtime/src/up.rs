@@ -18,7 +18,10 @@ use crate::exit::Exit;
 use crate::input::{Refusal, Setup, chain, error_view};
 use crate::print;
 use crate::screen::Screen;
+use crate::up::dns::Servers;
 use crate::view::View;
+
+mod dns;
 
 /// After how long a file that seemed to be being written is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -47,7 +50,12 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
             Exit::NotWell
         });
     }
-    up.watch(watch).await
+    if !args.no_dns {
+        up.servers = Servers::start(args.dns, up.clusterset.names())?;
+    }
+    let ended = up.watch(watch).await;
+    up.servers.stop().await;
+    ended
 }
 
 /// The running clusterset.
@@ -57,6 +65,7 @@ pub(crate) struct Up {
     sources: Vec<Source>,
     strings: Strings,
     output: Option<Output>,
+    servers: Servers,
 }
 
 /// A directory that is a cluster.
@@ -97,9 +106,10 @@ impl Up {
         let states = sources
             .iter()
             .map(|source| (&source.cluster, &source.manifests));
-        let mut clusterset = Clusterset::new(&setup.families(states), &setup.vips, now)
-            .await
-            .map_err(|error| Refusal::failed(chain(&error)))?;
+        let mut clusterset =
+            Clusterset::new(&setup.families(states), &setup.vips, &setup.zones, now)
+                .await
+                .map_err(|error| Refusal::failed(chain(&error)))?;
         for source in &sources {
             clusterset.set_manifests(&source.cluster, &source.manifests, now);
         }
@@ -109,6 +119,7 @@ impl Up {
             sources,
             strings,
             output: None,
+            servers: Servers::default(),
         })
     }
 
@@ -136,6 +147,7 @@ impl Up {
                 biased;
                 _ = interrupt.recv() => break,
                 _ = terminate.recv() => break,
+                failure = self.servers.failed() => return Err(failure),
                 changed = watch.changed(look_again) => self.rescan(&changed, clock::now()),
                 () = sleep_until(self.clusterset.next_due()) => {}
             }
@@ -183,6 +195,9 @@ impl Up {
 
     fn view(&self) -> View {
         let mut view = self.clusterset.view();
+        for cluster in &mut view.clusters {
+            cluster.dns = self.servers.address(&cluster.name);
+        }
         for source in &self.sources {
             let errors = source
                 .problems

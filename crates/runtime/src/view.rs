@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 
 use serde::Serialize;
 use tombolo_model::merge::Merged;
@@ -10,6 +11,7 @@ use tombolo_model::names::ServiceKey;
 use tombolo_model::object::{Condition, ExportObject, ImportObject};
 use tombolo_model::service::Port;
 
+use crate::question::{self, QueryView};
 use crate::table::Table;
 
 /// A whole clusterset.
@@ -19,6 +21,8 @@ pub(crate) struct View {
     pub(crate) conflicts: Vec<ConflictView>,
     pub(crate) warnings: Vec<WarningView>,
     pub(crate) errors: Vec<ErrorView>,
+    /// What was asked, question by question, and each cluster's answer.
+    pub(crate) queries: Vec<QueryView>,
 }
 
 /// One cluster.
@@ -26,6 +30,9 @@ pub(crate) struct View {
 pub(crate) struct ClusterView {
     pub(crate) name: String,
     pub(crate) families: Vec<&'static str>,
+    /// Where its DNS server listens, in `up`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dns: Option<SocketAddr>,
     pub(crate) exports: Vec<ExportView>,
     pub(crate) imports: Vec<ImportView>,
 }
@@ -167,13 +174,22 @@ impl View {
             } = warning;
             format!("WARNING {cluster} {object} {reason}: {message}\n")
         });
-        clusters.chain(conflicts).chain(warnings).collect()
+        let queries = std::iter::once(question::table(&self.queries));
+        clusters
+            .chain(conflicts)
+            .chain(warnings)
+            .chain(queries)
+            .collect()
     }
 }
 
 impl ClusterView {
     fn table(&self) -> String {
-        let mut text = format!("CLUSTER {} ({})\n", self.name, self.families.join(","));
+        let mut text = format!("CLUSTER {} ({})", self.name, self.families.join(","));
+        if let Some(dns) = self.dns {
+            text.extend([" DNS ", &dns.to_string()]);
+        }
+        text.push('\n');
         let mut exports = Table::new(["EXPORT", "VALID", "READY", "CONFLICT"]);
         for export in &self.exports {
             let show = |kind: &str, positive: &str| {

@@ -31,9 +31,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 
 pub use check::check;
-pub use dns::DnsQuery;
+pub use dns::{Asked, DnsQuery, Reply, check_dns};
 pub use inputs::{Inputs, Object};
-pub use prose::{Seen, check_prose, checked_with_dns, unmatched_prose};
+pub use prose::{Ask, Seen, check_prose, unmatched_prose};
 pub use report::check_report;
 pub use world::World;
 

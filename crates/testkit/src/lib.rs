@@ -14,6 +14,7 @@ pub mod apiserver;
 pub mod build;
 pub mod cases;
 pub mod command;
+pub mod dns;
 pub mod files;
 pub mod judge;
 pub mod manifest;

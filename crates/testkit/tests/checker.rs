@@ -73,6 +73,7 @@ fn problems_of(id: &str, out: &Path) -> Vec<String> {
         world: &world,
         run: &run,
         refusal: None,
+        ask: &|name, _| anyhow::bail!("nobody to ask for {name}"),
         launch: &|_, _| anyhow::bail!("nothing to run"),
         scratch: out,
     };

@@ -5,6 +5,7 @@ use std::fs;
 
 use super::*;
 use crate::args::SourceArgs;
+use crate::zones::ZoneArgs;
 
 /// A cluster that exports so many services, each with one endpoint.
 fn manifests(services: usize, port: u16) -> Vec<(String, String)> {
@@ -34,6 +35,10 @@ async fn up(root: &std::path::Path) -> Up {
         out: None,
         families: Vec::new(),
         vip_cidr: Vec::new(),
+        zones: ZoneArgs {
+            zone: vec!["clusterset.local".to_owned()],
+            ttl: 5,
+        },
     })
     .unwrap();
     let mut up = Up::start(setup, "2026-02-01T00:00:00Z".parse().unwrap())

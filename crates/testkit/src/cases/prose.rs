@@ -4,19 +4,25 @@
 //! Not in here: `why`, which says where the other fields come from, though some whys ask for
 //! something that no field has; and `do`, `title`, `requires`, which ask for nothing.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
 
 use super::Case;
+use super::dns::Reply;
 use super::expect::Expect;
 use super::world::World;
 use crate::command::Finished;
 
 mod checks;
+mod names;
 mod table;
 
 use table::TABLE;
+
+/// Asks for a name and a type; answered by cluster.
+pub type Ask<'a> = dyn Fn(&str, &str) -> Result<BTreeMap<String, Reply>> + 'a;
 
 /// What a prose check can look at: a run of the product over a stage of a case.
 pub struct Seen<'a> {
@@ -32,20 +38,14 @@ pub struct Seen<'a> {
     pub refusal: Option<&'a Finished>,
     /// Runs the product with other arguments: sources and what `--out` is to hold.
     pub launch: &'a dyn Fn(&[&Path], &Path) -> Result<Finished>,
+    /// Asks every cluster's DNS server for a name and a type.
+    pub ask: &'a Ask<'a>,
     /// An empty directory.
     pub scratch: &'a Path,
 }
 
-/// How a text is checked.
-#[derive(Clone, Copy)]
-enum Check {
-    /// Here: says what is wrong.
-    Here(fn(&Seen<'_>) -> Vec<String>),
-    /// It is about DNS alone.
-    WithDns,
-    /// Here as far as objects go; the rest is about DNS.
-    HereAndWithDns(fn(&Seen<'_>) -> Vec<String>),
-}
+/// Says what is wrong.
+type Check = fn(&Seen<'_>) -> Vec<String>;
 
 /// Runs the checks of everything that the stage of a case says in words. A text without one is
 /// a problem too.
@@ -58,22 +58,14 @@ pub fn check_prose(seen: &Seen<'_>) -> Vec<String> {
     }
     for (field, text) in texts {
         match find(id, field, text) {
-            Some(Check::Here(check) | Check::HereAndWithDns(check)) => {
+            Some(check) => {
                 let found = check(seen).into_iter();
                 problems.extend(found.map(|problem| format!("{field}: {text}: {problem}")));
             }
-            Some(Check::WithDns) => {}
             None => problems.push(format!("nobody checks {field}: {text:?}")),
         }
     }
     problems
-}
-
-/// What is checked with the DNS part, in words.
-pub fn checked_with_dns() -> Vec<String> {
-    let rows = TABLE.iter().filter(|row| !matches!(row.3, Check::Here(_)));
-    rows.map(|(id, field, text, _)| format!("{id} {field}: {text}"))
-        .collect()
 }
 
 /// The checks whose text no case has any more.
