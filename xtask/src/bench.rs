@@ -2,6 +2,7 @@
 
 mod fleet;
 mod model;
+mod propagation;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -16,10 +17,13 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Bench {
     Model(model::Args),
+    /// From one real cluster to another, on the testbed.
+    Propagation(propagation::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<()> {
     match args.bench {
         Bench::Model(args) => model::run(&args),
+        Bench::Propagation(args) => propagation::run(&args),
     }
 }
