@@ -12,7 +12,14 @@ use crate::input::Refusal;
 /// # Errors
 /// When the level cannot be understood.
 pub(crate) fn init(args: &AdminArgs) -> Result<(), Refusal> {
-    let filter = EnvFilter::try_new(&args.log)
+    // What the client says of failed calls is said by whoever called, who knows what it means.
+    let client = ",kube_client=off";
+    let quiet = if args.log.contains("kube_client") {
+        ""
+    } else {
+        client
+    };
+    let filter = EnvFilter::try_new(format!("{}{quiet}", args.log))
         .map_err(|error| Refusal::usage(vec![format!("--log {}: {error}", args.log)]))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
