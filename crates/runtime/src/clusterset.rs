@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use futures::stream::BoxStream;
@@ -454,6 +455,9 @@ fn count(slice: &SliceObject, counts: &mut BTreeMap<ServiceKey, EndpointCount>) 
     };
     let of_import = counts.entry(service).or_default();
     of_import.all += slice.endpoints.len();
+    let mut hasher = DefaultHasher::new();
+    (of_import.print, &slice.ports, &slice.endpoints).hash(&mut hasher);
+    of_import.print = hasher.finish();
     of_import.ready += slice
         .endpoints
         .iter()

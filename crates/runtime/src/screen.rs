@@ -13,7 +13,24 @@ pub(crate) enum Screen {
     /// A terminal.
     Table,
     /// A pipe or a file, with what was said last of each thing.
-    Lines(BTreeMap<String, String>),
+    Lines(Told),
+}
+
+/// What was said last, by what it is about.
+type Told = BTreeMap<String, Line>;
+
+/// What there is to say of one thing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    text: String,
+    /// Tells two states apart that read the same.
+    print: u64,
+}
+
+impl From<String> for Line {
+    fn from(text: String) -> Self {
+        Self { text, print: 0 }
+    }
 }
 
 /// Leaves wrapping off while the table is drawn, so that a long row stays one line.
@@ -101,7 +118,7 @@ fn terminal_rows() -> usize {
 }
 
 /// A line for each thing that is new, other than it was, or gone.
-fn news(told: &BTreeMap<String, String>, lines: &BTreeMap<String, String>) -> String {
+fn news(told: &Told, lines: &Told) -> String {
     let is_shown = |key: &&String| !key.starts_with(ERROR);
     let gone = told
         .keys()
@@ -109,18 +126,18 @@ fn news(told: &BTreeMap<String, String>, lines: &BTreeMap<String, String>) -> St
         .filter(|key| !lines.contains_key(*key));
     let gone = gone.map(|key| format!("{key} gone\n"));
     let changed = lines.iter().filter(|(key, _)| is_shown(key));
-    let changed = changed.filter(|(key, text)| told.get(*key) != Some(text));
-    let changed = changed.map(|(key, text)| format!("{key} {text}\n"));
+    let changed = changed.filter(|(key, line)| told.get(*key) != Some(line));
+    let changed = changed.map(|(key, line)| format!("{key} {}\n", line.text));
     gone.chain(changed).collect()
 }
 
 impl View {
     /// Everything as lines: what each is about, and what there is to say of it.
-    fn lines(&self) -> BTreeMap<String, String> {
-        let mut lines = BTreeMap::new();
+    fn lines(&self) -> Told {
+        let mut lines = Told::new();
         for cluster in &self.clusters {
             if let Some(dns) = cluster.dns {
-                lines.insert(format!("{} dns", cluster.name), dns.to_string());
+                lines.insert(format!("{} dns", cluster.name), dns.to_string().into());
             }
             for export in &cluster.exports {
                 let key = format!(
@@ -132,22 +149,16 @@ impl View {
                     .iter()
                     .map(|c| format!("{}={} ({})", c.kind, c.status, c.reason))
                     .collect();
-                lines.insert(key, conditions.join(" "));
+                lines.insert(key, conditions.join(" ").into());
             }
             for import in &cluster.imports {
                 let key = format!(
                     "{} import {}/{}",
                     cluster.name, import.namespace, import.name
                 );
-                lines.insert(
-                    key,
-                    import
-                        .cells()
-                        .into_iter()
-                        .skip(1)
-                        .collect::<Vec<_>>()
-                        .join("  "),
-                );
+                let cells: Vec<String> = import.cells().into_iter().skip(1).collect();
+                let (text, print) = (cells.join("  "), import.endpoints_print);
+                lines.insert(key, Line { text, print });
             }
         }
         for conflict in &self.conflicts {
@@ -155,14 +166,17 @@ impl View {
                 "conflict {}/{} {}",
                 conflict.namespace, conflict.name, conflict.reason
             );
-            lines.insert(key, conflict.message.clone());
+            lines.insert(key, conflict.message.clone().into());
         }
         for warning in &self.warnings {
             let key = format!("{} warning {}", warning.cluster, warning.object);
-            lines.insert(key, format!("{}: {}", warning.reason, warning.message));
+            lines.insert(
+                key,
+                format!("{}: {}", warning.reason, warning.message).into(),
+            );
         }
         for error in &self.errors {
-            lines.insert(format!("{ERROR}{error}"), String::new());
+            lines.insert(format!("{ERROR}{error}"), String::new().into());
         }
         lines
     }
@@ -173,10 +187,10 @@ mod tests {
     use super::*;
     use crate::view::ClusterView;
 
-    fn lines(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    fn lines(pairs: &[(&str, &str)]) -> Told {
         pairs
             .iter()
-            .map(|&(k, v)| (k.to_owned(), v.to_owned()))
+            .map(|&(k, v)| (k.to_owned(), v.to_owned().into()))
             .collect()
     }
 
@@ -214,5 +228,16 @@ mod tests {
         let before = lines(&[("a", "1"), ("b", "1"), ("c", "1"), ("error x", "")]);
         let after = lines(&[("a", "1"), ("b", "2"), ("d", "1")]);
         assert_eq!(news(&before, &after), "c gone\nb 2\nd 1\n");
+    }
+
+    #[test]
+    fn endpoints_that_change_are_news_though_their_number_is_the_same() {
+        let import = |print| Line {
+            text: "2".to_owned(),
+            print,
+        };
+        let before = Told::from([("a".to_owned(), import(1)), ("b".to_owned(), import(1))]);
+        let after = Told::from([("a".to_owned(), import(1)), ("b".to_owned(), import(2))]);
+        assert_eq!(news(&before, &after), "b 2\n");
     }
 }

@@ -71,6 +71,9 @@ pub(crate) struct ImportView {
     pub(crate) endpoints: usize,
     pub(crate) ready_endpoints: usize,
     pub(crate) ready: Option<ConditionView>,
+    /// Tells one set of endpoints from another of the same number.
+    #[serde(skip)]
+    pub(crate) endpoints_print: u64,
 }
 
 /// A port of an import.
@@ -327,6 +330,8 @@ impl From<&ExportObject> for ExportView {
 pub(crate) struct EndpointCount {
     pub(crate) all: usize,
     pub(crate) ready: usize,
+    /// A hash of all of them.
+    pub(crate) print: u64,
 }
 
 impl ImportView {
@@ -359,6 +364,7 @@ impl ImportView {
             endpoints: endpoints.all,
             ready_endpoints: endpoints.ready,
             ready: ready.map(ConditionView::from),
+            endpoints_print: endpoints.print,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a cluster holds of manifests: each object once, in a namespace that exists.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,6 +17,8 @@ use crate::convert::families_named;
 pub struct Manifests {
     /// Whether Namespaces are declared. If none is, every namespace that an object uses exists.
     declares_namespaces: bool,
+    /// The namespaces of objects that nobody needs.
+    mentioned: BTreeSet<Namespace>,
     objects: BTreeMap<ObjectRef, Declared>,
     /// How often steps have deleted what no manifest declares, such as an object that Tombolo made.
     erased: BTreeMap<ObjectRef, u32>,
@@ -52,6 +54,8 @@ impl Manifests {
                 Entry::Vacant(entry) => {
                     entry.insert((path, found));
                 }
+                // A copy says nothing new.
+                Entry::Occupied(entry) if entry.get().1.what == found.what => {}
                 Entry::Occupied(entry) => {
                     let (there, earlier) = entry.get();
                     let reason = format!(
@@ -66,6 +70,7 @@ impl Manifests {
         }
         let mut manifests = Self {
             declares_namespaces: first.keys().any(|r| r.kind == Kind::Namespace),
+            mentioned: tree.other_namespaces().cloned().collect(),
             objects: BTreeMap::new(),
             erased: BTreeMap::new(),
         };
@@ -182,7 +187,8 @@ impl Manifests {
         }
         let used: Vec<Namespace> = {
             let others = self.objects.keys().filter(|r| r.kind != Kind::Namespace);
-            others.map(|r| r.key.namespace.clone()).collect()
+            let used = others.map(|r| r.key.namespace.clone());
+            used.chain(self.mentioned.iter().cloned()).collect()
         };
         self.objects.retain(|r, _| r.kind != Kind::Namespace);
         for namespace in used {

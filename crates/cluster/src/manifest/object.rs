@@ -1,5 +1,6 @@
 //! JSON values to declared objects: which kinds count, in which versions, under which names.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace as K8sNamespace, Service};
@@ -60,6 +61,8 @@ impl Read for Stub {
 pub(crate) struct Contents<T> {
     pub(crate) found: Vec<Found<T>>,
     pub(crate) faults: Vec<Found<String>>,
+    /// The namespaces of objects that nobody needs: they exist all the same.
+    pub(crate) namespaces: BTreeSet<Namespace>,
 }
 
 impl<T: Read> Contents<T> {
@@ -67,6 +70,7 @@ impl<T: Read> Contents<T> {
         Self {
             found: Vec::new(),
             faults: Vec::new(),
+            namespaces: BTreeSet::new(),
         }
     }
 
@@ -91,7 +95,14 @@ impl<T: Read> Contents<T> {
         };
         match recognise(&fields) {
             Err(reason) => self.fault(place, reason),
-            Ok(Class::NotNeeded) => {}
+            Ok(Class::NotNeeded) => {
+                let metadata = fields.get("metadata");
+                let name = metadata
+                    .and_then(|m| m.get("namespace"))
+                    .and_then(Value::as_str);
+                self.namespaces
+                    .extend(name.and_then(|name| Namespace::try_new(name).ok()));
+            }
             Ok(Class::List { items_are }) => {
                 if depth == 0 {
                     return self.fault(place, "has lists nested too deep".to_owned());

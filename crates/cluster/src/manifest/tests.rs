@@ -281,6 +281,23 @@ fn namespaces_are_those_declared_else_those_used() {
 }
 
 #[test]
+fn objects_that_nobody_needs_have_their_namespace_all_the_same() {
+    let config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: shop}\n";
+    let (objects, problems) = Directory::of(&[("a.yaml", config)]).read();
+    assert_eq!(
+        (objects, problems),
+        (vec!["Namespace shop".to_owned()], Vec::new())
+    );
+}
+
+#[test]
+fn a_copy_of_an_object_is_no_problem() {
+    let (objects, problems) = Directory::of(&[("a.yaml", SERVICE), ("b.yaml", SERVICE)]).read();
+    assert_eq!(objects, ["Namespace shop", "Service shop/web"]);
+    assert!(problems.is_empty(), "{problems:?}");
+}
+
+#[test]
 fn links_and_hidden_names_are_handled() {
     let mut directory = Directory::of(&[
         ("a/web.yaml", SERVICE),

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
+use tombolo_model::names::Namespace;
 use tombolo_model::object::ObjectRef;
 
 use self::walk::{Fingerprint, Walk};
@@ -100,6 +101,8 @@ struct FileState {
     /// As it was when it was read; `None`: to be read again whatever it looks like.
     fingerprint: Option<Fingerprint>,
     objects: Vec<Found<Declared>>,
+    /// The namespaces of its other objects.
+    namespaces: BTreeSet<Namespace>,
     faults: Vec<Found<String>>,
     /// What is wrong with the file as a whole.
     unreadable: Option<String>,
@@ -177,6 +180,11 @@ impl Tree {
         files.flat_map(|(path, state)| state.objects.iter().map(move |found| (path, found)))
     }
 
+    /// The namespaces of the objects that nobody needs.
+    pub(super) fn other_namespaces(&self) -> impl Iterator<Item = &Namespace> {
+        self.files.values().flat_map(|state| &state.namespaces)
+    }
+
     /// Everything that is wrong with files and directories themselves.
     pub(super) fn problems(&self) -> impl Iterator<Item = Problem> {
         let files = self.files.iter();
@@ -195,6 +203,7 @@ impl Tree {
         let state = FileState {
             fingerprint: None,
             objects: contents.found,
+            namespaces: contents.namespaces,
             faults: contents.faults,
             unreadable: None,
         };
@@ -219,6 +228,7 @@ impl FileState {
                 return Self {
                     fingerprint: None,
                     objects: Vec::new(),
+                    namespaces: BTreeSet::new(),
                     faults: Vec::new(),
                     unreadable: Some(format!("cannot be read: {error}")),
                 };
@@ -228,6 +238,7 @@ impl FileState {
         Self {
             fingerprint,
             objects: contents.found,
+            namespaces: contents.namespaces,
             faults: contents.faults,
             unreadable: None,
         }
@@ -254,6 +265,7 @@ impl FileState {
             let missing = last.objects.into_iter();
             self.objects
                 .extend(missing.filter(|f| !have.contains(&f.what.reference())));
+            self.namespaces.extend(last.namespaces);
         }
         unsettled
     }
@@ -338,7 +350,11 @@ pub(crate) fn read_once<T: Read>(
         match found.and_then(|_| read_stable(&path)) {
             Err(error) => problems.push(problem(None, format!("cannot be read: {error}"))),
             Ok((_, text)) => {
-                let Contents { found, faults } = parse::<T>(&path, &text, strings);
+                let Contents {
+                    found,
+                    faults,
+                    namespaces: _,
+                } = parse::<T>(&path, &text, strings);
                 all.extend(found.into_iter().map(|found| (Arc::clone(&path), found)));
                 let faults = faults.into_iter();
                 problems.extend(faults.map(|fault| problem(Some(fault.place), fault.what)));
