@@ -107,6 +107,8 @@ pub enum Op {
     RelistRegistry,
     /// Actions are carried out, or not.
     Perform(Fate, usize),
+    /// Later actions overtake earlier ones.
+    Overtake(usize),
     /// Everything is delivered and done.
     Run,
     /// Time passes.
@@ -217,6 +219,7 @@ fn faults() -> impl Strategy<Value = Op> {
         2 => (0..5_usize).prop_map(Op::Relist),
         1 => Just(Op::RelistRegistry),
         8 => (fate(), 1..4_usize).prop_map(|(f, n)| Op::Perform(f, n)),
+        3 => (1..4_usize).prop_map(Op::Overtake),
         6 => Just(Op::Run),
         3 => (1..90_i64).prop_map(Op::Wait),
         1 => (0..8_usize).prop_map(Op::Restart),

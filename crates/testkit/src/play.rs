@@ -115,6 +115,7 @@ impl Play {
                     self.site.perform(&mut self.registry, *fate);
                 }
             }
+            Op::Overtake(count) => self.site.overtake(*count),
             Op::Run => self.site.run(&mut self.registry),
             Op::Wait(secs) => self.site.wait(&self.registry, *secs),
             Op::Restart(rotation) => self.site.restart(&mut self.registry, *rotation),

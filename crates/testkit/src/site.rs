@@ -119,6 +119,11 @@ impl Site {
         &self.config
     }
 
+    /// Changes the configuration of the next process.
+    pub fn reconfigure(&mut self, change: impl FnOnce(&mut Config)) {
+        change(&mut self.config);
+    }
+
     /// Where it writes in the registry.
     pub fn origin(&self) -> Origin {
         origin(&self.config.cluster)
@@ -132,6 +137,12 @@ impl Site {
     /// Actions that wait to be carried out.
     pub fn pending(&self) -> impl ExactSizeIterator<Item = &Action> {
         self.pending.iter()
+    }
+
+    /// Lets later actions overtake earlier ones: independent writes are made side by side.
+    pub fn overtake(&mut self, count: usize) {
+        let middle = count.min(self.pending.len());
+        self.pending.rotate_left(middle);
     }
 
     /// The action that is carried out next.

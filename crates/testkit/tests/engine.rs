@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tombolo_model::object::{GlobalMark, Kind, Meta, Object};
+use tombolo_model::names::DerivedNaming;
+use tombolo_model::object::{GlobalMark, Kind, Meta, Object, ObjectRef};
 use tombolo_model::service::ImportType;
 use tombolo_model::service::IpFamily::{V4, V6};
 use tombolo_testkit::build::{entries, export, port, record, service, slice};
@@ -299,6 +300,29 @@ fn a_headless_flip_and_back_keeps_the_address() {
     play.states("k", "shop/a", record(1), &entries(&["10.9.0.1"]));
     play.run();
     assert_eq!(play.import("shop/a").unwrap().spec, before);
+}
+
+#[test]
+fn another_naming_moves_the_service_but_not_the_address() {
+    let mut play = Play::ready();
+    play.states("k", "shop/a", record(1), &entries(&["10.9.0.1"]));
+    play.run();
+    let before = play.import("shop/a").unwrap().spec.clone();
+    let old = play.derived_key("shop/a");
+    play.site
+        .reconfigure(|config| config.naming = DerivedNaming::Suffix);
+    play.step(&Op::Restart(0));
+    play.site.deliver(&play.registry, usize::MAX);
+    // The new Service is not asked for before the old one has given its address back.
+    play.site.overtake(1);
+    play.step(&Op::Settle);
+    assert_eq!(play.derived_key("shop/a").name.as_str(), "a-clusterset");
+    assert_eq!(play.import("shop/a").unwrap().spec, before);
+    let reference = ObjectRef {
+        kind: Kind::Service,
+        key: old,
+    };
+    assert_eq!(play.site.api.get(&reference), None);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! One engine under random steps, held to the oracle.
 
+use proptest::bool::weighted;
 use proptest::prelude::*;
+use tombolo_model::names::DerivedNaming;
 use tombolo_testkit::ops::{self, Op};
 use tombolo_testkit::play::{Play, config, slice_mode};
 use tombolo_testkit::tries;
@@ -14,10 +16,15 @@ proptest! {
     fn a_full_listing_repairs_everything(
         families in ops::families(),
         mode in 0..4_usize,
+        (by_suffix, by_mark) in (weighted(0.2), weighted(0.1)),
         ops in ops::sequence(60),
     ) {
         let mut config = config();
         config.slices = slice_mode(mode);
+        config.global_by_default = !by_mark;
+        if by_suffix {
+            config.naming = DerivedNaming::Suffix;
+        }
         let mut play = Play::new(config, families);
         for op in &ops {
             play.step(op);

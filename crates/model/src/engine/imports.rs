@@ -323,6 +323,9 @@ impl Engine {
                 if self.any_address.contains(service) {
                     object.cluster_ips.clear();
                 }
+                if self.is_held_by_stray(service, &object.cluster_ips) {
+                    return;
+                }
                 self.write(step, Effect::Create(Object::Service(Arc::new(object))));
             }
             Derived::Ours(object) if object.meta.terminating => {}
@@ -351,6 +354,15 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Whether a Service of ours under another name still has one of these addresses: it is about
+    /// to go, and gives them back.
+    fn is_held_by_stray(&self, service: &ServiceKey, addresses: &[IpAddr]) -> bool {
+        self.world
+            .marked(service)
+            .filter_map(|name| self.world.services.get(&service.sibling(name)))
+            .any(|stray| addresses.iter().any(|ip| stray.cluster_ips.contains(ip)))
     }
 
     /// Deletes Services that carry our marks for this import but are not its derived one, such as
