@@ -326,6 +326,30 @@ fn another_naming_moves_the_service_but_not_the_address() {
 }
 
 #[test]
+fn what_an_import_owned_is_taken_over_by_the_one_that_follows() {
+    let mut play = Play::ready();
+    play.states("k", "shop/a", record(1), &entries(&["10.9.0.1"]));
+    play.run();
+    let (service, import) = (
+        play.derived_service("shop/a").cloned(),
+        play.import("shop/a").cloned(),
+    );
+    play.delete(Kind::ServiceImport, "shop/a");
+    play.run();
+    // The garbage collector finds nothing whose owner is gone.
+    play.site.api.collect_garbage();
+    play.run();
+    let after = play.import("shop/a").unwrap();
+    assert_ne!(after.meta.uid, import.unwrap().meta.uid);
+    let kept = play.derived_service("shop/a").unwrap();
+    assert_eq!(kept.meta.uid, service.unwrap().meta.uid);
+    for meta in [&kept.meta, &play.mirrored("shop/a")[0].meta] {
+        let owners: Vec<_> = meta.owners.iter().map(|owner| &owner.uid).collect();
+        assert_eq!(owners, [&after.meta.uid]);
+    }
+}
+
+#[test]
 fn what_other_tools_note_on_our_objects_stays_and_what_hands_add_goes() {
     let mut play = Play::ready();
     play.states("k", "shop/a", record(1), &entries(&["10.9.0.1"]));
