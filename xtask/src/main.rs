@@ -5,6 +5,7 @@
 
 mod arch;
 mod bench;
+mod faults;
 mod generate;
 mod repository;
 
@@ -25,6 +26,7 @@ struct Cli {
 enum Task {
     Arch(arch::Args),
     Bench(bench::Args),
+    Faults(faults::Args),
     Generate(generate::Args),
 }
 
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Arch(args) => arch::run(args),
         Task::Bench(args) => bench::run(args),
+        Task::Faults(args) => faults::run(args),
         Task::Generate(args) => generate::run(args),
     };
     let Err(error) = done else {
