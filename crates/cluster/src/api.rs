@@ -13,6 +13,7 @@ mod access;
 mod answer;
 mod call;
 mod clock;
+mod config_map;
 mod crds;
 mod decode;
 mod events;
@@ -31,6 +32,9 @@ mod writer;
 pub use access::{Access, AccessError, context_names};
 pub use call::{CallError, Server};
 pub use clock::{BootClock, Clock};
+pub use config_map::{
+    ConfigMapText, ConfigMapWrite, read_config_map, service_ips, write_config_map,
+};
 pub use crds::{CrdsError, Installed, Release, apply_crds};
 pub use events::{EventSender, EventsDropped, Recorder, recorder};
 pub use exports::{Resource, ResourceError, watch_exports};
@@ -41,5 +45,5 @@ pub use removal::remove_managed;
 pub use report::{Report, WatchState};
 pub use resource::ApiVersion;
 pub use snapshot::{Snapshot, SnapshotError, snapshot};
-pub use watch::watch;
+pub use watch::{watch, watch_selected};
 pub use writer::{WRITES_MAX, Writer};

@@ -8,19 +8,30 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
+use jiff::Timestamp;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tracing::error;
 
 use crate::clock;
-use crate::controller::status::{Status, StatusView};
 
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// A part of the process that there is something to tell of.
+pub(crate) trait Told: Send + Sync {
+    /// Whether it hangs.
+    fn health(&self, now: Timestamp) -> Result<(), String>;
+    /// What is missing until it is ready, in whole sentences.
+    fn not_ready(&self) -> Vec<String>;
+    /// Its state.
+    fn state(&self) -> Value;
+}
+
 /// What is told.
 pub(crate) struct Admin {
-    pub(crate) clusters: Vec<Arc<Status>>,
+    pub(crate) parts: Vec<Arc<dyn Told>>,
     pub(crate) metrics: Registry,
 }
 
@@ -50,16 +61,12 @@ fn router(admin: Admin) -> Router {
 
 async fn healthz(State(admin): State<Arc<Admin>>) -> Response {
     let now = clock::now();
-    let ill = admin.clusters.iter().filter_map(|c| c.health(now).err());
+    let ill = admin.parts.iter().filter_map(|part| part.health(now).err());
     answer(&ill.collect::<Vec<_>>())
 }
 
 async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
-    let missing = admin.clusters.iter().flat_map(|status| {
-        let cluster = status.cluster.clone();
-        let missing = status.not_ready().into_iter();
-        missing.map(move |what| format!("cluster {cluster}: {what}"))
-    });
+    let missing = admin.parts.iter().flat_map(|part| part.not_ready());
     answer(&missing.collect::<Vec<_>>())
 }
 
@@ -82,6 +89,6 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     }
 }
 
-async fn state(State(admin): State<Arc<Admin>>) -> Json<Vec<StatusView>> {
-    Json(admin.clusters.iter().map(|status| status.view()).collect())
+async fn state(State(admin): State<Arc<Admin>>) -> Json<Vec<Value>> {
+    Json(admin.parts.iter().map(|part| part.state()).collect())
 }

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::controller::settings::{AccessArgs, AdminArgs, ControllerArgs, LeaseArgs, RuleArgs};
+use crate::dns::settings::DnsArgs;
+use crate::dns_stub::DnsStubArgs;
 use crate::zones::ZoneArgs;
 
 /// Joins Kubernetes clusters into one clusterset.
@@ -25,6 +27,8 @@ pub(crate) enum Command {
     Plan(PlanArgs),
     Up(Box<UpArgs>),
     Controller(Box<ControllerArgs>),
+    Dns(Box<DnsArgs>),
+    DnsStub(Box<DnsStubArgs>),
     Crds(CrdsArgs),
 }
 

@@ -12,6 +12,8 @@ mod clock;
 mod clusterset;
 mod controller;
 mod crds;
+mod dns;
+mod dns_stub;
 mod exit;
 mod input;
 mod live;
@@ -52,9 +54,17 @@ pub fn run() -> ExitCode {
             };
         }
     };
+    let threads = match &cli.command {
+        Command::Dns(args) => args.threads(),
+        // One reads while another decides; more would only idle.
+        Command::Plan(_)
+        | Command::Up(_)
+        | Command::Controller(_)
+        | Command::DnsStub(_)
+        | Command::Crds(_) => 2,
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread()
-        // A controller reads on one thread while it decides on another; more would only idle.
-        .worker_threads(2)
+        .worker_threads(threads)
         .enable_all()
         .build()
     {
@@ -72,6 +82,8 @@ pub fn run() -> ExitCode {
             }
             Command::Up(args) => up::run(*args).await,
             Command::Controller(args) => controller::run(*args).await,
+            Command::Dns(args) => dns::run(*args).await,
+            Command::DnsStub(args) => dns_stub::run(*args).await,
             Command::Crds(args) => crds::run(args).await,
         }
     });

@@ -99,7 +99,7 @@ struct StatusCollector {
     dropped: EventsDropped,
 }
 
-type Encoded = Result<(), std::fmt::Error>;
+pub(crate) type Encoded = Result<(), std::fmt::Error>;
 
 impl Collector for StatusCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
@@ -220,13 +220,23 @@ impl StatusCollector {
     }
 }
 
-fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: i64) -> Encoded {
+pub(crate) fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: i64,
+) -> Encoded {
     let gauge = ConstGauge::new(value);
     let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
     gauge.encode(metric)
 }
 
-fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Encoded {
+pub(crate) fn counter(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> Encoded {
     let counter = ConstCounter::new(value);
     let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
     counter.encode(metric)

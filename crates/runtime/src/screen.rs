@@ -207,6 +207,7 @@ mod tests {
             clusters: vec![cluster("oslo"), cluster("rome")],
             conflicts: Vec::new(),
             warnings: Vec::new(),
+            queries: Vec::new(),
             errors: Vec::new(),
             queries: Vec::new(),
         };

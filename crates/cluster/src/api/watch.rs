@@ -42,7 +42,17 @@ const IDLE_MAX: Duration = Duration::from_secs(100);
 
 /// Reports all objects of a kind and every change, until nobody listens any more.
 pub async fn watch(server: Server, kind: Kind, reports: mpsc::Sender<Report>) {
-    watch_resource(server, kind, None, reports).await;
+    follow(server, kind, Which::All, reports).await;
+}
+
+/// The same for the objects that a label selector matches.
+pub async fn watch_selected(
+    server: Server,
+    kind: Kind,
+    selector: &str,
+    reports: mpsc::Sender<Report>,
+) {
+    follow(server, kind, Which::Selected(selector), reports).await;
 }
 
 /// The same for objects of a kind that are another resource of the API.
@@ -52,10 +62,30 @@ pub(super) async fn watch_resource(
     resource: Option<Resource>,
     reports: mpsc::Sender<Report>,
 ) {
+    follow(server, kind, resource.map_or(Which::All, Which::Of), reports).await;
+}
+
+/// Which objects of a kind.
+enum Which<'a> {
+    /// All, in the place of their kind.
+    All,
+    /// Those that this label selector matches.
+    Selected(&'a str),
+    /// Those of another resource.
+    Of(Resource),
+}
+
+async fn follow(server: Server, kind: Kind, which: Which<'_>, reports: mpsc::Sender<Report>) {
+    let (selector, resource) = match which {
+        Which::All => (String::new(), None),
+        Which::Selected(selector) => (format!("&labelSelector={}", escape(selector)), None),
+        Which::Of(resource) => (String::new(), Some(resource)),
+    };
     let mut watch = Watch {
         resource,
         decoder: Decoder::new(kind),
         path: String::new(),
+        selector,
         server,
         kind,
         reports,
@@ -104,6 +134,8 @@ struct Watch {
     resource: Option<Resource>,
     kind: Kind,
     path: String,
+    /// As a part of a query, with its `&`; empty for all.
+    selector: String,
     decoder: Decoder,
     reports: mpsc::Sender<Report>,
     state: State,
@@ -244,7 +276,7 @@ impl Watch {
     async fn list(&mut self) -> Result<(), Stop> {
         let mut token: Option<String> = None;
         loop {
-            let mut path = format!("{}?limit={PAGE_LEN}", self.path);
+            let mut path = format!("{}?limit={PAGE_LEN}{}", self.path, self.selector);
             if let Some(token) = &token {
                 path.push_str("&continue=");
                 path.push_str(&escape(token));
@@ -287,8 +319,10 @@ impl Watch {
     /// Reads a watch until it ends.
     async fn watch(&mut self, query: &str, mut lists: bool) -> Result<(), Stop> {
         let secs = WATCH_SECS + 10 * self.kind as u64;
-        let path = &self.path;
-        let path = format!("{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds={secs}&{query}");
+        let (path, selector) = (&self.path, &self.selector);
+        let path = format!(
+            "{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds={secs}&{query}{selector}"
+        );
         let mut stream = std::pin::pin!(self.server.stream(&path).await?);
         if lists {
             self.list_began().await?;

@@ -75,7 +75,7 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, Refusal> {
     supervisor.spawn_endless("registry events", hub);
     if let Some(address) = settings.admin {
         let admin = Admin {
-            clusters: vec![running.status],
+            parts: vec![running.status],
             metrics,
         };
         serve(address, admin, &mut supervisor).await?;
@@ -86,7 +86,7 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, Refusal> {
 }
 
 /// Starts the admin endpoint.
-pub(super) async fn serve(
+pub(crate) async fn serve(
     address: std::net::SocketAddr,
     admin: Admin,
     supervisor: &mut Supervisor,
@@ -133,7 +133,7 @@ pub(super) fn identity() -> String {
 }
 
 /// Completes when the process is told to stop.
-pub(super) fn told_to_stop() -> Result<impl Future<Output = ()>, Refusal> {
+pub(crate) fn told_to_stop() -> Result<impl Future<Output = ()>, Refusal> {
     let listen = |kind| signal(kind).map_err(|error| Refusal::failed(chain(&error)));
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;

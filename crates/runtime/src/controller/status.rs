@@ -7,11 +7,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Serialize;
+use serde_json::Value;
 use tombolo_cluster::api::{Standing, WatchState};
 use tombolo_cluster::store::KINDS;
 use tombolo_model::io::{Input, Source};
 use tombolo_model::names::{ClusterName, ServiceKey};
 use tombolo_model::object::{Condition, Kind, Object};
+
+use crate::admin::Told;
 
 /// The latest rejections that are shown.
 const REJECTED_MAX: usize = 100;
@@ -87,6 +90,28 @@ pub(crate) struct Numbers {
     pub(crate) rejected_total: u64,
 }
 
+impl Told for Status {
+    fn health(&self, now: Timestamp) -> Result<(), String> {
+        let silent = now.duration_since(self.inner.lock().beat).as_secs();
+        if silent > HANGS_AFTER_SECS {
+            return Err(format!("cluster {}: hangs for {silent} s", self.cluster));
+        }
+        Ok(())
+    }
+
+    fn not_ready(&self) -> Vec<String> {
+        let missing = self.inner.lock().not_ready().into_iter();
+        let cluster = &self.cluster;
+        missing
+            .map(|what| format!("cluster {cluster}: {what}"))
+            .collect()
+    }
+
+    fn state(&self) -> Value {
+        serde_json::to_value(self.view()).unwrap_or_default()
+    }
+}
+
 impl Status {
     pub(crate) fn new(cluster: ClusterName, now: Timestamp) -> Arc<Self> {
         Arc::new(Self {
@@ -160,20 +185,6 @@ impl Status {
             } if is_shown(*kind) => self.inner.lock().objects.list_ended(*kind),
             _ => {}
         }
-    }
-
-    /// Whether the process can go on; if not, why.
-    pub(crate) fn health(&self, now: Timestamp) -> Result<(), String> {
-        let silent = now.duration_since(self.inner.lock().beat).as_secs();
-        if silent > HANGS_AFTER_SECS {
-            return Err(format!("cluster {}: hangs for {silent} s", self.cluster));
-        }
-        Ok(())
-    }
-
-    /// What is missing until it is ready.
-    pub(crate) fn not_ready(&self) -> Vec<String> {
-        self.inner.lock().not_ready()
     }
 
     pub(crate) fn numbers(&self) -> Numbers {

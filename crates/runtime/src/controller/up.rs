@@ -17,7 +17,7 @@ use super::hub;
 use super::instance::{self, Instance};
 use super::run::{identity, origin, serve, told_to_stop};
 use super::settings::{Rules, admin_address};
-use crate::admin::Admin;
+use crate::admin::{Admin, Told};
 use crate::args::UpArgs;
 use crate::exit::Exit;
 use crate::input::{Refusal, chain, context_of};
@@ -64,7 +64,8 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
     let registry = MemoryStore::new(Layout::default());
     let mut supervisor = Supervisor::default();
     let mut metrics = Metrics::default();
-    let (mut listeners, mut clusters, mut servers) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut listeners, mut servers) = (Vec::new(), Vec::new());
+    let mut parts: Vec<Arc<dyn Told>> = Vec::new();
     for Joined {
         context,
         cluster,
@@ -86,12 +87,12 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
         };
         let running = instance::start(instance, &mut supervisor, &mut metrics);
         listeners.push(running.listener);
-        clusters.push(running.status);
+        parts.push(running.status);
     }
     let hub = hub::run(registry.subscribe(), listeners);
     supervisor.spawn_endless("registry events", hub);
     if let Some(address) = admin {
-        serve(address, Admin { clusters, metrics }, &mut supervisor).await?;
+        serve(address, Admin { parts, metrics }, &mut supervisor).await?;
     }
     let ended = supervisor.run(told, GRACE).await;
     leave(servers, args.clean).await?;
