@@ -98,6 +98,13 @@ pub enum Error {
         /// The backend's words.
         reason: Arc<str>,
     },
+    /// The registry's access rules do not allow it: nothing was changed. Rules can be changed at
+    /// any time, so that trying again is right.
+    #[error("the registry does not allow it to this user or certificate: {reason}")]
+    Denied {
+        /// The backend's words.
+        reason: Arc<str>,
+    },
     /// The answer was lost: it may have been done.
     #[error("the registry did not answer, the write may have been done: {reason}")]
     OutcomeUnknown {
@@ -132,6 +139,7 @@ impl Error {
             Self::Reserved { .. } => "reserved",
             Self::StaleEpoch { .. } => "stale-epoch",
             Self::Unavailable { .. } => "unavailable",
+            Self::Denied { .. } => "denied",
             Self::OutcomeUnknown { .. } => "outcome-unknown",
             Self::Partial { source, .. } => source.kind(),
         }
@@ -140,7 +148,7 @@ impl Error {
     /// Whether the same call may succeed later, with nothing else changed.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Unavailable { .. } | Self::OutcomeUnknown { .. } => true,
+            Self::Unavailable { .. } | Self::Denied { .. } | Self::OutcomeUnknown { .. } => true,
             Self::Partial { source, .. } => source.is_retryable(),
             Self::Closed
             | Self::NoSession { .. }
@@ -154,6 +162,17 @@ impl Error {
             | Self::Reserved { .. }
             | Self::StaleEpoch { .. } => false,
         }
+    }
+
+    /// Whether the session under which a write was tried is over.
+    pub(crate) const fn ends_session(&self) -> bool {
+        matches!(
+            self,
+            Self::NameTaken { .. }
+                | Self::LeftForGood { .. }
+                | Self::SessionReplaced { .. }
+                | Self::SessionExpired { .. }
+        )
     }
 
     /// Whether something may have been written. If not, the registry is as it was.

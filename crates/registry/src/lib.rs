@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!           Record ─► value (bytes) ─┐                       ┌─► event (decoded or rejected)
-//! RecordWrite                        ├─► backend: memory, … ─┤
+//! RecordWrite                        ├─► backend: memory, etcd┤
 //!        RecordKey ─► key (text) ────┘                       └─► listing
 //! ```
 //!
@@ -12,6 +12,7 @@
 
 pub mod batch;
 pub mod error;
+pub mod etcd;
 pub mod event;
 pub mod key;
 pub mod listing;

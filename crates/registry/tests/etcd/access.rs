@@ -1,0 +1,1 @@
+//! Users, certificates, and who may write what.
