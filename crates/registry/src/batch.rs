@@ -91,7 +91,7 @@ fn check_allowed(origin: &Origin, epoch: u64, write: &RecordWrite, op: &Op) -> R
 
 /// Cuts where a limit is reached, or where a key comes again: etcd refuses a transaction that
 /// writes a key twice.
-fn split(ops: Vec<Op>) -> Vec<Vec<Op>> {
+pub(crate) fn split(ops: Vec<Op>) -> Vec<Vec<Op>> {
     let mut transactions = Vec::new();
     let mut current: Vec<Op> = Vec::new();
     let mut keys = BTreeSet::new();

@@ -34,15 +34,27 @@ use crate::key::{KeyRange, Layout};
 use crate::registry::{KeyValue, Page, Registry};
 use crate::session::{NewSession, Opening, SessionEnd};
 
+mod access;
 mod config;
 mod connection;
 mod failure;
+mod operator;
 mod seen;
 mod watcher;
 mod writer;
 
+pub use self::access::{Grantee, Proof, Role};
 pub use self::config::{ConfigError, DIAL_TIMEOUT_DEFAULT, EtcdConfig, Password, TlsFiles, User};
+pub use self::operator::{EtcdStatus, Operator};
 pub use self::seen::Counts;
+
+/// The parts underneath, for the replicator.
+pub(crate) mod raw {
+    pub(crate) use super::connection::{CALL_DEADLINE, Connection, Repeat};
+    pub(crate) use super::failure::{Failure, FailureKind};
+    pub(crate) use super::watcher::{Listings, Told, Watcher};
+    pub(crate) use super::writer::{LEASE_TTL_SECS, keep_alive, revoke};
+}
 
 /// Between signs of life: two may be lost.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(LEASE_TTL_SECS as u64 / 3);

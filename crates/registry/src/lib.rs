@@ -10,6 +10,7 @@
 //! [`session`], and reads all partitions. Keys and values are the same in every backend.
 //! What the records mean, and which of them count, is the model's.
 
+pub mod any;
 pub mod batch;
 pub mod error;
 pub mod etcd;
@@ -18,5 +19,6 @@ pub mod key;
 pub mod listing;
 pub mod memory;
 pub mod registry;
+pub mod replicator;
 pub mod session;
 pub mod value;

@@ -10,8 +10,12 @@ use tombolo_registry::key::Layout;
 
 #[path = "battery/suite.rs"]
 mod battery;
+#[path = "etcd/access.rs"]
+mod etcd_access;
 #[path = "etcd/members.rs"]
 mod etcd_members;
+#[path = "etcd/replication.rs"]
+mod etcd_replication;
 #[path = "etcd/sessions.rs"]
 mod etcd_sessions;
 #[path = "etcd/watches.rs"]

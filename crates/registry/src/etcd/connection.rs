@@ -17,7 +17,7 @@ use super::seen::{Seen, count, signed};
 use crate::key::KeyRange;
 
 /// For calls that touch few keys. Ten times what a busy etcd needs.
-pub(super) const CALL_DEADLINE: Duration = Duration::from_secs(5);
+pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(5);
 
 /// For a page of a listing: 50,000 keys take 0.2 s where nothing else runs.
 const PAGE_DEADLINE: Duration = Duration::from_secs(30);
@@ -31,7 +31,7 @@ const PAGE_CUT: usize = 4;
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     pub(super) config: Arc<EtcdConfig>,
     pub(super) seen: Arc<Seen>,
     slot: Mutex<Slot>,
@@ -48,7 +48,7 @@ struct Slot {
 
 /// Whether a call may be sent again when its answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Repeat {
+pub(crate) enum Repeat {
     /// It changes nothing, or the same again.
     Harmless,
     /// Only if it was not done for certain.
@@ -58,6 +58,11 @@ pub(super) enum Repeat {
 // === impl Connection ===
 
 impl Connection {
+    /// A connection of its own registry.
+    pub(crate) fn of(config: EtcdConfig) -> Self {
+        Self::new(Arc::new(config), Arc::new(Seen::new()))
+    }
+
     pub(super) fn new(config: Arc<EtcdConfig>, seen: Arc<Seen>) -> Self {
         Self {
             config,
@@ -71,7 +76,7 @@ impl Connection {
     }
 
     /// Another connection of the same registry: one that a slow reader of this one cannot stall.
-    pub(super) fn sibling(&self) -> Self {
+    pub(crate) fn sibling(&self) -> Self {
         Self::new(Arc::clone(&self.config), Arc::clone(&self.seen))
     }
 
@@ -156,7 +161,7 @@ impl Connection {
     }
 
     /// A call with a deadline, tried at each member as far as that is safe.
-    pub(super) async fn call<T, F>(
+    pub(crate) async fn call<T, F>(
         &self,
         what: &str,
         deadline: Duration,
@@ -198,7 +203,7 @@ impl Connection {
     }
 
     /// A transaction, and the revision at which it was answered.
-    pub(super) async fn transact(
+    pub(crate) async fn transact(
         &self,
         repeat: Repeat,
         txn: Txn,
@@ -216,7 +221,7 @@ impl Connection {
     }
 
     /// The current revision, by a linearizable read of one key of a range that may be read.
-    pub(super) async fn revision(&self, range: &KeyRange) -> Result<u64, Failure> {
+    pub(crate) async fn revision(&self, range: &KeyRange) -> Result<u64, Failure> {
         let start = range.start.clone();
         let end = [&*start, &[0]].concat();
         let (_, revision) = self.range(&KeyRange { start, end }, 1, None).await?;
@@ -225,13 +230,18 @@ impl Connection {
 
     /// The first keys of a range, at most `limit`, as they were at a revision or are now; fewer
     /// where the answer would be too long. Returns the current revision too.
-    pub(super) async fn range(
+    pub(crate) async fn range(
         &self,
         range: &KeyRange,
         limit: usize,
         at: Option<u64>,
     ) -> Result<(GetResponse, u64), Failure> {
         let mut limit = limit;
+        let deadline = if limit == 1 {
+            CALL_DEADLINE
+        } else {
+            PAGE_DEADLINE
+        };
         loop {
             let mark = self.seen.mark();
             let mut options = GetOptions::new()
@@ -250,7 +260,7 @@ impl Connection {
                     client.get(start, Some(options)).await
                 }
             };
-            let answer = self.call("a list", PAGE_DEADLINE, Repeat::Harmless, send);
+            let answer = self.call("a list", deadline, Repeat::Harmless, send);
             match answer.await {
                 Ok(answer) => {
                     let revision = self.seen.answered(answer.header(), mark);

@@ -18,14 +18,14 @@ const UNAUTHENTICATED: i32 = 16;
 
 /// A call that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
-    pub(super) kind: FailureKind,
-    pub(super) reason: Arc<str>,
+pub(crate) struct Failure {
+    pub(crate) kind: FailureKind,
+    pub(crate) reason: Arc<str>,
 }
 
 /// What may be concluded from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FailureKind {
+pub(crate) enum FailureKind {
     /// It was not done: no connection, no leader, no space, too many requests.
     NotSent,
     /// It was not done: the token is not valid, and a new one may be.
@@ -45,7 +45,7 @@ pub(super) enum FailureKind {
 // === impl Failure ===
 
 impl Failure {
-    pub(super) fn not_sent(reason: impl Into<Arc<str>>) -> Self {
+    pub(crate) fn not_sent(reason: impl Into<Arc<str>>) -> Self {
         Self {
             kind: FailureKind::NotSent,
             reason: reason.into(),

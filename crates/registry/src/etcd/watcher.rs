@@ -143,7 +143,7 @@ impl Watcher {
         }
     }
 
-    /// The next thing; `None` once the registry is closed.
+    /// The next thing; `None` once the registry is closed. May be dropped and called again.
     pub(crate) async fn next(&mut self) -> Option<Told> {
         let closed = self.closed.clone();
         tokio::select! {
@@ -233,29 +233,20 @@ impl Watcher {
         if let Some(kv) = page.next() {
             return Ok(Some(told_key(kv)));
         }
-        let Some(range) = after.take() else {
+        // Not taken out before there is more: the caller may stop waiting at any time.
+        let Some(range) = after.clone() else {
             self.attempts = 0;
             self.watched = false;
             self.state = State::Listed(revision);
             self.connection.seen.raise(revision);
             return Ok(Some(Told::ListEnded { revision }));
         };
-        match self
-            .connection
-            .range(&range, PAGE_LEN, Some(revision))
-            .await
-        {
-            Ok((mut answer, _)) => {
-                let kvs = answer.take_kvs();
-                *after = rest(&range, &kvs, answer.more());
-                *page = kvs.into_iter();
-                Ok(None)
-            }
-            Err(failure) => {
-                *after = Some(range);
-                Err(failure)
-            }
-        }
+        let listed = self.connection.range(&range, PAGE_LEN, Some(revision));
+        let (mut answer, _) = listed.await?;
+        let kvs = answer.take_kvs();
+        *after = rest(&range, &kvs, answer.more());
+        *page = kvs.into_iter();
+        Ok(None)
     }
 
     /// Opens a watch from the next revision on, once this is known to be the etcd of before.

@@ -19,7 +19,7 @@ use crate::session::{Held, Opening, Standing};
 use crate::value::decode_record;
 
 /// Until a session that is not kept alive is over.
-pub(super) const LEASE_TTL_SECS: i64 = 30;
+pub(crate) const LEASE_TTL_SECS: i64 = 30;
 
 /// How often opening is tried again because someone else was faster.
 const OPEN_ATTEMPTS_MAX: usize = 5;
@@ -330,7 +330,7 @@ pub(super) async fn grant(connection: &Connection) -> Result<i64, Error> {
 }
 
 /// Ends a lease and what lies under it; one that is not there has ended.
-pub(super) async fn revoke(connection: &Connection, lease: i64) -> Result<(), Error> {
+pub(crate) async fn revoke(connection: &Connection, lease: i64) -> Result<(), Error> {
     let revoked = connection
         .call(
             "the end of a lease",
@@ -347,7 +347,7 @@ pub(super) async fn revoke(connection: &Connection, lease: i64) -> Result<(), Er
 }
 
 /// Whether a lease is there; it is kept alive then.
-pub(super) async fn keep_alive(connection: &Connection, lease: i64) -> Result<bool, Failure> {
+pub(crate) async fn keep_alive(connection: &Connection, lease: i64) -> Result<bool, Failure> {
     let kept = connection
         .call(
             "a sign of life",
