@@ -34,6 +34,44 @@ pub fn export_problem(service: &ServiceKey, record: &ExportRecord) -> Option<Str
         .or_else(|| affinity_problem(record))
         .or_else(|| labels_problem("exported label", &record.labels, true))
         .or_else(|| labels_problem("exported annotation", &record.annotations, false))
+        .or_else(|| size_problem(record))
+}
+
+/// The most that all annotations of an object may hold (the API server's limit), less some for
+/// Tombolo's own.
+const ANNOTATIONS_LEN_MAX: usize = (256 << 10) - (4 << 10);
+
+/// The most that a record may hold in all: less than the registry's limit for a value, 512 KiB, by
+/// what the encoding adds.
+const RECORD_LEN_MAX: usize = 448 << 10;
+
+/// What the encoding of a port or a label adds to its text, at most.
+const FIELD_LEN_MAX: usize = 24;
+
+fn size_problem(record: &ExportRecord) -> Option<String> {
+    let text = |labels: &Labels| labels.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
+    let annotations = text(&record.annotations);
+    if annotations > ANNOTATIONS_LEN_MAX {
+        return Some(format!(
+            "the exported annotations hold {annotations} bytes, at most {ANNOTATIONS_LEN_MAX} are \
+             allowed"
+        ));
+    }
+    let port = |port: &Port| {
+        port.name.len()
+            + port
+                .app_protocol
+                .as_ref()
+                .map_or(0, |protocol| protocol.len())
+    };
+    let ports: usize = record.ports.iter().map(port).sum();
+    let fields = record.ports.len() + record.labels.len() + record.annotations.len();
+    let all = ports + text(&record.labels) + annotations + fields * FIELD_LEN_MAX;
+    (all > RECORD_LEN_MAX).then(|| {
+        format!(
+            "ports, labels and annotations hold {all} bytes, at most {RECORD_LEN_MAX} are allowed"
+        )
+    })
 }
 
 /// Why no endpoint can have this address, if so.
@@ -169,4 +207,54 @@ fn is_name_part(text: &str) -> bool {
         && bytes
             .iter()
             .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::{Namespace, ObjectName};
+    use crate::service::{InternalTrafficPolicy, IpFamily, Protocol};
+
+    #[test]
+    fn what_no_object_or_registry_could_hold_is_refused() {
+        let key = ServiceKey::new(Namespace::try_new("shop").unwrap(), ObjectName::new("web"));
+        let record = ExportRecord {
+            created: jiff::Timestamp::UNIX_EPOCH,
+            uid: "1".into(),
+            kind: ImportType::ClusterSetIp,
+            ports: vec![Port {
+                name: "".into(),
+                protocol: Protocol::Tcp,
+                port: 80,
+                app_protocol: None,
+            }],
+            families: vec![IpFamily::V4],
+            affinity: Affinity::None,
+            internal_traffic_policy: InternalTrafficPolicy::Cluster,
+            traffic_distribution: None,
+            labels: Labels::new(),
+            annotations: Labels::new(),
+        };
+        assert_eq!(export_problem(&key, &record), None);
+
+        let mut big = record.clone();
+        big.annotations
+            .insert("a".into(), "x".repeat(300_000).into());
+        let problem = export_problem(&key, &big).unwrap();
+        assert!(
+            problem.contains("annotations hold 300001 bytes"),
+            "{problem}"
+        );
+
+        let mut many = record;
+        for i in 0..8_000 {
+            many.labels
+                .insert(format!("label-{i}").into(), "x".repeat(60).into());
+        }
+        let problem = export_problem(&key, &many).unwrap();
+        assert!(
+            problem.contains("ports, labels and annotations hold"),
+            "{problem}"
+        );
+    }
 }
