@@ -109,14 +109,32 @@ pub(crate) fn message(conflicts: &[Conflict]) -> String {
     text
 }
 
-/// The head of a value, marked where it was cut.
+/// The head of a value, marked where it was cut, without what does not print.
 fn cut(value: &str) -> String {
+    let printable = |c: char| {
+        if is_unprintable(c) {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            c
+        }
+    };
     if value.chars().count() <= VALUE_LEN_MAX {
-        return value.to_owned();
+        return value.chars().map(printable).collect();
     }
-    let mut head: String = value.chars().take(VALUE_LEN_MAX - 1).collect();
+    let mut head: String = value
+        .chars()
+        .take(VALUE_LEN_MAX - 1)
+        .map(printable)
+        .collect();
     head.push('…');
     head
+}
+
+/// Whether a character of another cluster's value could play tricks on a terminal or a log:
+/// controls, and those that change the direction of text (UAX #9).
+fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A conflict about a field for which the oldest decides; `same` compares the oldest's record
@@ -261,4 +279,17 @@ pub fn show_families(families: &[IpFamily]) -> String {
 pub(crate) fn show_labels(labels: &Labels) -> String {
     let pairs: Vec<String> = labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
     format!("{{{}}}", pairs.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_another_cluster_plays_no_tricks_on_a_terminal() {
+        assert_eq!(
+            cut("a\x1b[31m\nb\u{202e}c"),
+            "a\u{fffd}[31m\u{fffd}b\u{fffd}c"
+        );
+    }
 }
