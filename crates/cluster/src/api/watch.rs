@@ -62,7 +62,13 @@ pub(super) async fn watch_resource(
     resource: Option<Resource>,
     reports: mpsc::Sender<Report>,
 ) {
-    follow(server, kind, resource.map_or(Which::All, Which::Of), reports).await;
+    follow(
+        server,
+        kind,
+        resource.map_or(Which::All, Which::Of),
+        reports,
+    )
+    .await;
 }
 
 /// Which objects of a kind.

@@ -136,7 +136,8 @@ fn options(text: &str) -> serde_saphyr::Options {
         budget: serde_saphyr::budget! {
             max_events: nodes_max,
             max_nodes: nodes_max,
-            max_total_scalar_bytes: 2 * text.len(),
+            // A small file may repeat a few labels often; a bomb meets the limit of replays first.
+            max_total_scalar_bytes: (1 << 20) + 2 * text.len(),
         },
         alias_limits: serde_saphyr::alias_limits! {
             max_total_replayed_events: ALIAS_NODES_MAX,
