@@ -75,6 +75,8 @@ pub(crate) struct Clusterset {
 /// One cluster.
 struct Member {
     manifests: Manifests,
+    /// Whether it has published everything once.
+    has_published: bool,
     /// The objects of the manifests that the store refused, and why.
     rejected: BTreeMap<ObjectRef, Rejected>,
     store: Store,
@@ -119,6 +121,7 @@ impl Clusterset {
                 cluster.clone(),
                 Member {
                     manifests,
+                    has_published: false,
                     rejected: BTreeMap::new(),
                     store,
                     engine,
@@ -228,6 +231,10 @@ impl Clusterset {
         while let Some(Some(event)) = self.subscription.next().now_or_never() {
             self.take(event);
         }
+        // An import that is there already must not be judged by a part of its exporters.
+        if !self.members.values().all(|member| member.has_published) {
+            return;
+        }
         let inputs = self.fleet.drain();
         for member in self.members.values_mut() {
             member.inputs.extend(inputs.iter().cloned());
@@ -263,6 +270,7 @@ impl Clusterset {
                     }
                 };
                 if let Some(member) = self.members.get_mut(&origin.cluster) {
+                    member.has_published |= key == RecordKey::Synced;
                     let (key, record) = (key.clone(), record.clone());
                     member.inputs.push_back(Input::OwnRecord {
                         key,

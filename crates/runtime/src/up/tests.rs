@@ -130,3 +130,21 @@ async fn a_cluster_becomes_dual_stack_when_its_services_do() {
     assert_eq!(view.clusters[0].imports[0].ips.len(), 2);
     assert!(view.errors.is_empty(), "{:?}", view.errors);
 }
+
+#[tokio::test]
+async fn an_import_that_is_there_already_keeps_its_address() {
+    let root = tempfile::tempdir().unwrap();
+    for cluster in ["berlin", "oslo"] {
+        fs::create_dir(root.path().join(cluster)).unwrap();
+    }
+    for (file, text) in manifests(1, 8080) {
+        fs::write(root.path().join("oslo").join(file), text).unwrap();
+    }
+    let import = "apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceImport\nmetadata:\n  \
+                  name: s0\n  namespace: shop\n  labels: {app.kubernetes.io/managed-by: tombolo}\n  \
+                  annotations: {tombolo.dev/addresses: 240.16.0.77}\n\
+                  spec: {type: ClusterSetIP, ports: [{port: 80}]}\n";
+    fs::write(root.path().join("berlin/import.yaml"), import).unwrap();
+    let view = up(root.path()).await.view();
+    assert_eq!(view.clusters[0].imports[0].ips, ["240.16.0.77"]);
+}
