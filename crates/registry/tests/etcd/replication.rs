@@ -38,7 +38,9 @@ impl Running {
         .unwrap();
         let (stop, progress) = (CancellationToken::new(), replicator.progress());
         let stopped = stop.clone();
-        let task = tokio::spawn(async move { replicator.run(stopped).await });
+        let task = tokio::spawn(Box::pin(
+            async move { Box::pin(replicator.run(stopped)).await },
+        ));
         Self {
             stop,
             progress,
@@ -48,7 +50,7 @@ impl Running {
 
     async fn copies(&mut self) {
         let copying = self.progress.wait_for(|p| p.phase == Phase::Copying);
-        tokio::time::timeout(Duration::from_secs(60), copying)
+        tokio::time::timeout(Duration::from_mins(1), copying)
             .await
             .expect("it copies in time")
             .unwrap();
