@@ -209,7 +209,6 @@ mod tests {
             warnings: Vec::new(),
             queries: Vec::new(),
             errors: Vec::new(),
-            queries: Vec::new(),
         };
         let plain = |rows_max| {
             let text = drawn(&view, rows_max);

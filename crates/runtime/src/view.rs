@@ -151,7 +151,7 @@ impl View {
                     && cluster
                         .imports
                         .iter()
-                        .all(|import| import.ready.as_ref().is_some_and(|r| r.status == "True"))
+                        .all(|import| import.ready.as_ref().is_none_or(|r| r.status == "True"))
             })
     }
 
@@ -229,11 +229,14 @@ impl ClusterView {
         for import in &self.imports {
             imports.row(import.cells());
         }
+        let why = self.exports.iter().filter_map(ExportView::why);
+        let why: Vec<String> = why.map(|line| format!("  {line}\n")).collect();
         for table in [exports, imports] {
             if !table.is_empty() {
                 text.push_str(&table.show("  "));
             }
         }
+        text.extend(why);
         text
     }
 }
@@ -279,6 +282,19 @@ impl ImportView {
             endpoints,
             ready,
         ]
+    }
+}
+
+impl ExportView {
+    /// Why it is not exported, if it is not: the message of the first condition that says so.
+    fn why(&self) -> Option<String> {
+        let is_bad = |c: &&ConditionView| c.kind != "Conflict" && c.status != "True";
+        let condition = self.conditions.iter().find(is_bad)?;
+        let (namespace, name) = (&self.namespace, &self.name);
+        Some(format!(
+            "{namespace}/{name} is not exported: {}",
+            condition.message
+        ))
     }
 }
 
