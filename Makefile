@@ -3,7 +3,7 @@
 # Outside of the checkout, so that a fresh clone is built quickly and nothing is left in it.
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tombolo/target
 
-.PHONY: demo e2e test tools
+.PHONY: demo e2e soak test tools
 
 # A clusterset of three clusters, live: edit a file below examples/shop and watch.
 demo: tools
@@ -25,6 +25,11 @@ e2e: tools
 	cargo test --locked --test e2e -- --ignored
 	cargo test --locked --test coredns -- --ignored --test-threads 1
 	cargo test --locked -p tombolo-testbed --test nodes -- --ignored --test-threads 1
+
+# Long loads, in parts: 24 million DNS queries take some minutes.
+soak: tools
+	cargo build --release --locked
+	cargo xtask soak dns --binary "$(CARGO_TARGET_DIR)/release/tombolo"
 
 # What cargo cannot fetch itself: installed where that is possible, named where it is not.
 tools:

@@ -1,5 +1,6 @@
 //! `cargo xtask bench <name>`: measures and reports; asserts no time.
 
+mod dns;
 mod fleet;
 mod model;
 mod propagation;
@@ -16,6 +17,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Bench {
+    Dns(dns::Args),
     Model(model::Args),
     /// From one real cluster to another, on the testbed.
     Propagation(propagation::Args),
@@ -23,6 +25,7 @@ enum Bench {
 
 pub(crate) fn run(args: Args) -> Result<()> {
     match args.bench {
+        Bench::Dns(args) => dns::run(&args),
         Bench::Model(args) => model::run(&args),
         Bench::Propagation(args) => propagation::run(&args),
     }

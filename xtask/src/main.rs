@@ -8,6 +8,7 @@ mod bench;
 mod faults;
 mod generate;
 mod repository;
+mod soak;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ enum Task {
     Bench(bench::Args),
     Faults(faults::Args),
     Generate(generate::Args),
+    Soak(soak::Args),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Task::Bench(args) => bench::run(args),
         Task::Faults(args) => faults::run(args),
         Task::Generate(args) => generate::run(args),
+        Task::Soak(args) => soak::run(args),
     };
     let Err(error) = done else {
         return ExitCode::SUCCESS;
