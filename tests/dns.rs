@@ -1,5 +1,6 @@
-//! DNS as a user meets it without a cluster: questions to `plan`, and the servers of `up`. Right
-//! answers are the subject of `tests/cases`; every rule, of the tests of the crate `tombolo-dns`.
+//! DNS as a user meets it without a cluster: questions to `plan`, the servers of `up`, and what
+//! `dns-stub` does to a file. Right answers are the subject of `tests/cases`; every rule, of the
+//! tests of the crate `tombolo-dns`.
 #![expect(clippy::unwrap_used, reason = "test crate")]
 
 use std::fs;
@@ -228,4 +229,42 @@ fn an_address_that_is_taken_is_an_error() {
         .run(["up", &tree.arg("clusters"), "--dns", "localhost"])
         .unwrap();
     assert_eq!(run.code, Some(64), "{run:?}");
+}
+
+#[test]
+fn a_corefile_gets_its_stub_and_loses_it() {
+    let corefile = ".:53 {\n    errors\n    forward . /etc/resolv.conf\n}\n";
+    let tree = Tree::with(&[("Corefile", corefile.to_owned())]).unwrap();
+    let file = tree.arg("Corefile");
+    let read = || fs::read_to_string(tree.path("Corefile")).unwrap();
+    let stub = |args: &[&str]| {
+        let run = tombolo().run([&["dns-stub"], args].concat()).unwrap();
+        assert_eq!(run.code, Some(0), "{run:?}");
+        run.stdout
+    };
+    let server = ["--server", "10.96.0.53"];
+    let dry = stub(&[&["add", "--file", &file, "--dry-run"][..], &server].concat());
+    assert_eq!(read(), corefile);
+    stub(&[&["add", "--file", &file][..], &server].concat());
+    assert_eq!(read(), dry);
+    assert_eq!(dry, stub(&[&["print"][..], &server].concat()) + corefile);
+    stub(&["remove", "--file", &file]);
+    assert_eq!(read(), corefile);
+}
+
+#[test]
+fn a_corefile_that_is_not_understood_is_left_alone() {
+    let corefile = ".:53\nerrors\n";
+    let tree = Tree::with(&[("Corefile", corefile.to_owned())]).unwrap();
+    let file = tree.arg("Corefile");
+    let add = |server: &str| {
+        let args = ["dns-stub", "add", "--file", &file, "--server", server];
+        tombolo().run(args).unwrap()
+    };
+    let run = add("10.96.0.53");
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(run.stderr.contains("line 1"), "{run:?}");
+    assert_eq!(add("dns.example").code, Some(64));
+    let text = fs::read_to_string(tree.path("Corefile")).unwrap();
+    assert_eq!(text, corefile);
 }
