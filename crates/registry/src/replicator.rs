@@ -108,6 +108,10 @@ impl Replicator {
 
     /// Copies until it is told to stop; then gives the lock back, and with it the sessions.
     pub async fn run(&self, stop: CancellationToken) {
+        Box::pin(self.hold_and_copy(&stop)).await;
+    }
+
+    async fn hold_and_copy(&self, stop: &CancellationToken) {
         let source = Connection::of(self.route.from.clone());
         let range = KeyRange::of_prefix(&self.route.from.layout.region_prefix(&self.route.region));
         while !stop.is_cancelled() {
@@ -116,18 +120,18 @@ impl Replicator {
             // Only one who hears the own region may speak for it.
             if let Err(failure) = source.revision(&range).await {
                 self.failed(&failure.reason);
-                pause(&stop).await;
+                pause(stop).await;
                 continue;
             }
             let peer = match Box::pin(Peer::lock(&self.route)).await {
                 Ok(peer) => peer,
                 Err(LockError::Held) => {
-                    pause(&stop).await;
+                    pause(stop).await;
                     continue;
                 }
                 Err(LockError::Failed(failure)) => {
                     self.failed(&failure.reason);
-                    pause(&stop).await;
+                    pause(stop).await;
                     continue;
                 }
             };

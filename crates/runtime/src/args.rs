@@ -8,6 +8,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::controller::settings::{AccessArgs, AdminArgs, ControllerArgs, LeaseArgs, RuleArgs};
 use crate::dns::settings::DnsArgs;
 use crate::dns_stub::DnsStubArgs;
+use crate::registry::RegistryCommandArgs;
+use crate::replicator::ReplicatorArgs;
 use crate::zones::ZoneArgs;
 
 /// Joins Kubernetes clusters into one clusterset.
@@ -30,6 +32,8 @@ pub(crate) enum Command {
     Dns(Box<DnsArgs>),
     DnsStub(Box<DnsStubArgs>),
     Crds(CrdsArgs),
+    Registry(Box<RegistryCommandArgs>),
+    Replicator(Box<ReplicatorArgs>),
 }
 
 /// Shows what each cluster would hold; changes nothing.

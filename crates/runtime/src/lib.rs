@@ -23,6 +23,8 @@ mod names;
 mod plan;
 mod print;
 mod question;
+mod registry;
+mod replicator;
 mod screen;
 mod supervisor;
 mod table;
@@ -85,6 +87,8 @@ pub fn run() -> ExitCode {
             Command::Dns(args) => dns::run(*args).await,
             Command::DnsStub(args) => dns_stub::run(*args).await,
             Command::Crds(args) => crds::run(args).await,
+            Command::Registry(args) => Box::pin(registry::run(*args)).await,
+            Command::Replicator(args) => replicator::run(*args).await,
         }
     });
     match result {
