@@ -341,7 +341,7 @@ impl Engine {
                 self.writes.outdated(&target, service.as_ref(), now);
             }
             Outcome::Refused(refusal) => {
-                if refusal.kind == RefusalKind::AddressTaken {
+                if is_about_addresses(&effect, refusal.kind) {
                     self.any_address.extend(service.clone());
                     self.writes.outdated(&target, service.as_ref(), now);
                 } else {
@@ -436,5 +436,22 @@ impl Engine {
             kind,
             key: key.clone(),
         })
+    }
+}
+
+/// Whether a refusal is, or may be, about addresses that were asked for. Of an update a server only
+/// says that it is invalid.
+fn is_about_addresses(effect: &Effect, kind: RefusalKind) -> bool {
+    let asks_more = match effect {
+        Effect::Update {
+            old: Object::Service(old),
+            new: Object::Service(new),
+        } => new.cluster_ips.len() > old.cluster_ips.len(),
+        _ => false,
+    };
+    match kind {
+        RefusalKind::AddressTaken => true,
+        RefusalKind::Invalid => asks_more,
+        RefusalKind::NamespaceTerminating | RefusalKind::Forbidden | RefusalKind::Other => false,
     }
 }

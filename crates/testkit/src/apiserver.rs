@@ -314,7 +314,14 @@ impl ApiServer {
                     return Err(refused(RefusalKind::Invalid, "an IP of another family"));
                 }
                 Some(ip) if self.is_taken(*ip, key) => {
-                    return Err(refused(RefusalKind::AddressTaken, "already allocated"));
+                    // Of an update, adapters cannot tell this from another bad field.
+                    let is_update = self.objects.contains_key(&reference);
+                    let kind = if is_update {
+                        RefusalKind::Invalid
+                    } else {
+                        RefusalKind::AddressTaken
+                    };
+                    return Err(refused(kind, "already allocated"));
                 }
                 Some(_) => {}
                 None => service.cluster_ips.push(next_ip(&mut self.hosts, *family)),

@@ -82,6 +82,29 @@ fn an_address_is_asked_for_again_when_its_family_comes_back() {
 }
 
 #[test]
+fn a_family_comes_back_also_where_its_address_was_taken() {
+    let mut play = Play::with_network(vec![V4, V6]);
+    let mut dual = record(1);
+    dual.families = vec![V4, V6];
+    play.states("k", "shop/a", dual, &entries(&[]));
+    play.run();
+    let before = play.derived_service("shop/a").unwrap().clone();
+    play.states("z-9", "shop/a", record(2), &entries(&[]));
+    play.delete(Kind::Service, &before.meta.key.to_string());
+    play.run();
+    let mut thief = service("shop/thief");
+    thief.families = vec![V6];
+    thief.cluster_ips = vec![before.cluster_ips[1]];
+    play.site.api.put_raw(Object::Service(Arc::new(thief)));
+    play.withdraws("z-9", "shop/a");
+    play.step(&Op::Settle);
+    let after = play.derived_service("shop/a").unwrap();
+    assert_eq!(after.families, [V4, V6]);
+    assert_eq!(after.cluster_ips[0], before.cluster_ips[0]);
+    assert_ne!(after.cluster_ips[1], before.cluster_ips[1]);
+}
+
+#[test]
 fn a_service_that_is_made_again_leads_with_the_family_of_its_address() {
     let mut play = Play::with_network(vec![V6]);
     let mut dual = record(1);
