@@ -63,7 +63,9 @@ pub fn run() -> ExitCode {
         | Command::Up(_)
         | Command::Controller(_)
         | Command::DnsStub(_)
-        | Command::Crds(_) => 2,
+        | Command::Crds(_)
+        | Command::Registry(_)
+        | Command::Replicator(_) => 2,
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)

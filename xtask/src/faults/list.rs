@@ -34,7 +34,7 @@ const SLICES: &str = "crates/model/src/engine/slices.rs";
 const PUBLISH: &str = "crates/model/src/engine/publish.rs";
 
 /// All of them.
-pub(super) const FAULTS: [Fault; 41] = [
+pub(super) const FAULTS: [Fault; 42] = [
     fault(
         "wrong tie-break: of equal times the greater cluster name is older",
         MERGE,
@@ -238,6 +238,12 @@ pub(super) const FAULTS: [Fault; 41] = [
         ENGINE,
         "| Effect::Delete(old) => old.resource_version(),",
         "| Effect::Delete(old) => &old.resource_version()[..0],",
+    ),
+    fault(
+        "a taken address asked for again and again",
+        ENGINE,
+        "RefusalKind::Invalid => asks_more,",
+        "RefusalKind::Invalid => false,",
     ),
     fault(
         "a namespace that goes away becomes global",
