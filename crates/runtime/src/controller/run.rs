@@ -10,9 +10,11 @@ use tokio::time::sleep;
 use tombolo_cluster::api::{BootClock, Clock as _, IdentityError, LeaseConfig, Server, identify};
 use tombolo_model::names::{ClusterName, Region};
 use tombolo_model::record::Origin;
+use tombolo_registry::any::AnyRegistry;
+use tombolo_registry::etcd::EtcdRegistry;
 use tombolo_registry::key::Layout;
 use tombolo_registry::memory::MemoryStore;
-use tombolo_registry::registry::REGION_DEFAULT;
+use tombolo_registry::registry::{REGION_DEFAULT, Registry as _};
 use tracing::{info, warn};
 
 use super::hub;
@@ -51,7 +53,7 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, Refusal> {
             named = name_of(&server) => named?,
         }
     };
-    let registry = MemoryStore::new(Layout::default());
+    let registry = Arc::new(registry(&args, cluster.clone())?);
     let identity = identity();
     let lease = LeaseConfig::new(
         &args.lease.lease_namespace,
@@ -64,7 +66,7 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, Refusal> {
     let instance = Instance {
         config: settings.rules.config(cluster.clone()),
         exports: settings.rules.exports.clone(),
-        registry: Arc::new(registry.registry(origin(cluster)?)),
+        registry: Arc::clone(&registry),
         server,
         keeper,
         fence,
@@ -98,6 +100,19 @@ pub(crate) async fn serve(
     info!(?address, "admin endpoint");
     supervisor.spawn_endless("admin", admin::serve(listener, admin));
     Ok(())
+}
+
+/// The registry that the command line names; without one, one of this process alone.
+fn registry(args: &ControllerArgs, cluster: ClusterName) -> Result<AnyRegistry, Refusal> {
+    if args.registry.registry.is_empty() {
+        let store = MemoryStore::new(Layout::default());
+        return Ok(store.registry(origin(cluster)?).into());
+    }
+    let config = args.registry.config()?;
+    let region = args.registry.region()?;
+    let etcd = EtcdRegistry::try_new(config, Origin { region, cluster });
+    let etcd = etcd.map_err(|error| Refusal::usage(vec![error.to_string()]))?;
+    Ok(etcd.into())
 }
 
 /// The place of a cluster in a registry in memory.

@@ -11,6 +11,7 @@ use tombolo_model::names::{ClusterName, DerivedNaming};
 use tombolo_model::selector::Selector;
 
 use crate::input::Refusal;
+use crate::registry::RegistryArgs;
 
 /// Runs the controller of a cluster.
 ///
@@ -25,6 +26,9 @@ pub(crate) struct ControllerArgs {
 
     #[command(flatten)]
     pub(crate) access: AccessArgs,
+
+    #[command(flatten)]
+    pub(crate) registry: RegistryArgs,
 
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
