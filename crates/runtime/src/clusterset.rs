@@ -82,16 +82,18 @@ struct Member {
     store: Store,
     engine: Engine,
     registry: MemoryRegistry,
-    names: Names,
+    /// `None` where nobody asks for any.
+    names: Option<Names>,
     inputs: VecDeque<Input>,
 }
 
 impl Clusterset {
     /// A clusterset of clusters without objects; each with the families of its network.
+    /// `zones` are those of its DNS, `None` where nobody will ask.
     pub(crate) async fn new(
         clusters: &BTreeMap<ClusterName, Vec<IpFamily>>,
         vips: &VipRanges,
-        zones: &Zones,
+        zones: Option<&Zones>,
         now: Timestamp,
     ) -> Result<Self, ClustersetError> {
         let region = Region::try_new(REGION_DEFAULT).map_err(ClustersetError::Region)?;
@@ -126,7 +128,7 @@ impl Clusterset {
                     store,
                     engine,
                     registry,
-                    names: Names::new(zones.clone(), now),
+                    names: zones.map(|zones| Names::new(zones.clone(), now)),
                     inputs,
                 },
             );
@@ -179,8 +181,8 @@ impl Clusterset {
                 is_quiet &= !member.run(now).await;
             }
             if is_quiet {
-                for member in self.members.values_mut() {
-                    member.names.publish(now);
+                for names in self.members.values_mut().filter_map(|m| m.names.as_mut()) {
+                    names.publish(now);
                 }
                 return Ok(());
             }
@@ -218,7 +220,7 @@ impl Clusterset {
     pub(crate) fn names(&self) -> impl Iterator<Item = (&ClusterName, &Names)> {
         self.members
             .iter()
-            .map(|(cluster, member)| (cluster, &member.names))
+            .filter_map(|(cluster, member)| Some((cluster, member.names.as_ref()?)))
     }
 
     /// The clusters' objects.
@@ -385,7 +387,9 @@ impl Member {
             return false;
         }
         for input in self.inputs.drain(..) {
-            self.names.observe(&input);
+            if let Some(names) = &mut self.names {
+                names.observe(&input);
+            }
             self.engine.observe(now, input);
         }
         for Action { id, effect } in self.engine.act(now) {

@@ -7,6 +7,7 @@ use tombolo_cluster::convert::Strings;
 use tombolo_cluster::manifest::{Manifests, Tree};
 use tombolo_cluster::output::Output;
 use tombolo_cluster::steps::{Step, read_step};
+use tombolo_dns::Zones;
 use tombolo_model::names::ClusterName;
 
 use crate::args::PlanArgs;
@@ -32,7 +33,9 @@ pub(crate) async fn run(args: PlanArgs) -> Result<Exit, Refusal> {
     let output = args.sources.out.as_deref().map(Output::open).transpose();
     let output = output.map_err(|error| Refusal::failed(chain(&error)))?;
     let now = plan_time(states.iter().flat_map(BTreeMap::values));
-    let clusterset = settled(&setup, &states, now).await?;
+    // Without a question, nobody needs the names of a whole fleet.
+    let zones = (!questions.is_empty()).then_some(&setup.zones);
+    let clusterset = settled(&setup, zones, &states, now).await?;
     if let Some(mut output) = output {
         let stores: Vec<_> = clusterset.stores().collect();
         output
@@ -129,10 +132,15 @@ fn after(
 }
 
 /// The clusterset after all states, each settled before the next comes.
-async fn settled(setup: &Setup, states: &States, now: Timestamp) -> Result<Clusterset, Refusal> {
+async fn settled(
+    setup: &Setup,
+    zones: Option<&Zones>,
+    states: &States,
+    now: Timestamp,
+) -> Result<Clusterset, Refusal> {
     let failed = |error: ClustersetError| Refusal::failed(chain(&error));
     let first = states.first().cloned().unwrap_or_default();
-    let mut clusterset = Clusterset::new(&setup.families(&first), &setup.vips, &setup.zones, now)
+    let mut clusterset = Clusterset::new(&setup.families(&first), &setup.vips, zones, now)
         .await
         .map_err(failed)?;
     for state in states {

@@ -106,10 +106,14 @@ impl Up {
         let states = sources
             .iter()
             .map(|source| (&source.cluster, &source.manifests));
-        let mut clusterset =
-            Clusterset::new(&setup.families(states), &setup.vips, &setup.zones, now)
-                .await
-                .map_err(|error| Refusal::failed(chain(&error)))?;
+        let mut clusterset = Clusterset::new(
+            &setup.families(states),
+            &setup.vips,
+            Some(&setup.zones),
+            now,
+        )
+        .await
+        .map_err(|error| Refusal::failed(chain(&error)))?;
         for source in &sources {
             clusterset.set_manifests(&source.cluster, &source.manifests, now);
         }
