@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
+use crate::contents::SharedContents;
 use crate::endpoint::{Endpoint, Entries, Entry, EntryProtocol, join};
 use crate::io::Input;
 use crate::merge::{Merged, merge};
@@ -37,6 +38,7 @@ pub struct ClusterService {
 pub struct FleetService {
     clusters: BTreeMap<ClusterName, Arc<ClusterService>>,
     merged: OnceLock<Option<Arc<Merged>>>,
+    contents: SharedContents,
 }
 
 impl FleetService {
@@ -45,12 +47,18 @@ impl FleetService {
         Self {
             clusters,
             merged: OnceLock::new(),
+            contents: SharedContents::default(),
         }
     }
 
     /// By cluster.
     pub const fn clusters(&self) -> &BTreeMap<ClusterName, Arc<ClusterService>> {
         &self.clusters
+    }
+
+    /// The contents of the slices in clusters that do not export the service themselves.
+    pub(crate) const fn contents(&self) -> &SharedContents {
+        &self.contents
     }
 
     /// The merge of all of them, computed at the first call; `None` if there is no cluster.

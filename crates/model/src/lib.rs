@@ -14,6 +14,7 @@ pub mod check;
 mod compare;
 pub mod config;
 pub mod conflict;
+mod contents;
 pub mod endpoint;
 pub mod engine;
 mod export;

@@ -23,16 +23,22 @@ pub const SPARSE_LEN_MAX: usize = SLICE_LEN_MAX / 2;
 /// The ports of all endpoints of a slice.
 pub type Ports = Arc<[SlicePort]>;
 
-/// A slice as it is now, or as it is wanted. `name` tells a present one; its meaning is the
-/// caller's.
+/// What a slice holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Its ports.
+    pub ports: Ports,
+    /// Its endpoints.
+    pub endpoints: Arc<[SliceEndpoint]>,
+}
+
+/// A slice as it is wanted. `name` tells a present one; its meaning is the caller's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packed<N> {
     /// Which present slice this is; `None`: a new one.
     pub name: Option<N>,
-    /// Its ports.
-    pub ports: Ports,
-    /// Its endpoints.
-    pub endpoints: Vec<SliceEndpoint>,
+    /// What it holds.
+    pub content: Content,
 }
 
 /// A present slice: what tells it, its ports and its endpoints.
@@ -78,10 +84,13 @@ pub fn pack<N: Clone>(
             .map(|&(index, same)| (&present[index], same))
             .collect();
         for bin in pack_group(&bins, endpoints) {
+            let content = Content {
+                ports: Arc::clone(&ports),
+                endpoints: bin.endpoints.into(),
+            };
             packed.push(Packed {
                 name: bin.name,
-                ports: Arc::clone(&ports),
-                endpoints: bin.endpoints,
+                content,
             });
         }
     }

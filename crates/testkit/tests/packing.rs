@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use tombolo_model::object::{SliceEndpoint, SlicePort};
-use tombolo_model::packing::{Packed, Ports, pack};
+use tombolo_model::packing::{Content, Packed, Ports, pack};
 use tombolo_model::service::Protocol;
 use tombolo_testkit::build::endpoint;
 use tombolo_testkit::tries;
@@ -71,16 +71,11 @@ fn history() -> impl Strategy<Value = Vec<Wish>> {
 }
 
 /// A slice: its ports and endpoints.
-type Slices = BTreeMap<usize, (Ports, Vec<SliceEndpoint>)>;
+type Slices = BTreeMap<usize, Content>;
 
 fn apply(slices: &Slices, packed: Vec<Packed<usize>>, next: &mut usize) -> Slices {
     let mut after = Slices::new();
-    for Packed {
-        name,
-        ports,
-        endpoints,
-    } in packed
-    {
+    for Packed { name, content } in packed {
         let name = name.unwrap_or_else(|| {
             *next += 1;
             *next
@@ -89,10 +84,7 @@ fn apply(slices: &Slices, packed: Vec<Packed<usize>>, next: &mut usize) -> Slice
             slices.contains_key(&name) || name == *next,
             "a slice that nobody has"
         );
-        assert!(
-            after.insert(name, (ports, endpoints)).is_none(),
-            "a slice twice"
-        );
+        assert!(after.insert(name, content).is_none(), "a slice twice");
     }
     after
 }
@@ -100,15 +92,15 @@ fn apply(slices: &Slices, packed: Vec<Packed<usize>>, next: &mut usize) -> Slice
 fn view(slices: &Slices) -> Vec<(usize, Ports, &[SliceEndpoint])> {
     let slices = slices.iter();
     slices
-        .map(|(name, (ports, endpoints))| (*name, Arc::clone(ports), endpoints.as_slice()))
+        .map(|(name, slice)| (*name, Arc::clone(&slice.ports), &*slice.endpoints))
         .collect()
 }
 
 /// Where each endpoint of a port set is.
 fn places(slices: &Slices) -> BTreeMap<(Ports, IpAddr), usize> {
     let mut places = BTreeMap::new();
-    for (name, (ports, endpoints)) in slices {
-        for endpoint in endpoints {
+    for (name, Content { ports, endpoints }) in slices {
+        for endpoint in &**endpoints {
             let twice = places.insert((Arc::clone(ports), endpoint.address), *name);
             assert!(twice.is_none(), "{} is there twice", endpoint.address);
         }
@@ -118,7 +110,7 @@ fn places(slices: &Slices) -> BTreeMap<(Ports, IpAddr), usize> {
 
 fn by_ports(slices: &Slices) -> BTreeMap<Ports, Vec<usize>> {
     let mut lens: BTreeMap<Ports, Vec<usize>> = BTreeMap::new();
-    for (ports, endpoints) in slices.values() {
+    for Content { ports, endpoints } in slices.values() {
         lens.entry(Arc::clone(ports))
             .or_default()
             .push(endpoints.len());
@@ -148,9 +140,9 @@ fn check(before: &Slices, after: &Slices, wish: &Wish) {
         };
         if *now != old {
             // It moved: only because its slice was given up, into one with room by the rule.
-            let home = after.get(&old).filter(|(ports, _)| *ports == endpoint.0);
+            let home = after.get(&old).filter(|slice| slice.ports == endpoint.0);
             assert!(home.is_none(), "{} moved without need", endpoint.1);
-            assert!(after[now].1.len() <= MAX);
+            assert!(after[now].endpoints.len() <= MAX);
         }
     }
 }

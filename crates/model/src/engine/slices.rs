@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::compare::Part;
+use crate::contents::{contents, fit};
 use crate::engine::imports::Import;
 use crate::engine::{Engine, Step};
 use crate::import::{SliceIdentity, slice_meta};
@@ -11,7 +12,7 @@ use crate::io::Effect;
 use crate::mirror::{Contributor, mirrored};
 use crate::names::{ClusterName, ObjectName, ServiceKey};
 use crate::object::{AddressType, ImportObject, Kind, Object, SliceObject};
-use crate::packing::{Packed, pack};
+use crate::packing::Packed;
 use crate::service::{ImportType, IpFamily};
 use crate::world::{parse_slice_name, slice_name};
 use crate::writes::Target;
@@ -47,7 +48,15 @@ impl Engine {
                     .map(|own| own.details.as_slice()),
             })
             .collect();
-        let mut wanted = mirrored(&import.merged, &contributors, &import.families);
+        let mirrored = || mirrored(&import.merged, &contributors, &import.families);
+        let peers = self.fleet.get(service).filter(|fleet| {
+            // Then nothing in the slices is this cluster's alone.
+            own.is_none() && !import.frozen && !fleet.clusters().contains_key(&self.config.cluster)
+        });
+        let mut wanted = match peers {
+            Some(fleet) => fleet.contents().get(&import.families, mirrored),
+            None => contents(mirrored()),
+        };
         let unheard = |cluster: &ClusterName| {
             import.frozen
                 && !stated.contains_key(cluster)
@@ -66,14 +75,14 @@ impl Engine {
         }
         let keys: BTreeSet<_> = wanted.keys().chain(slices.keys()).cloned().collect();
         for key in keys {
-            let endpoints = wanted.remove(&key).unwrap_or_default();
+            let wanted = wanted.remove(&key).unwrap_or_default();
             let there = slices.remove(&key).unwrap_or_default();
             let view: Vec<_> = there
                 .iter()
                 .enumerate()
                 .map(|(i, s)| (i, Arc::clone(&s.coming.ports), &*s.coming.endpoints))
                 .collect();
-            let packed = pack(&view, endpoints);
+            let packed = fit(&view, wanted);
             self.write_slices(step, present, import, (&key.0, key.1), &there, packed);
         }
     }
@@ -143,12 +152,7 @@ impl Engine {
         let headless = import.merged.kind == ImportType::Headless;
         let mut number = 0;
         let mut kept = BTreeSet::new();
-        for Packed {
-            name,
-            ports,
-            endpoints,
-        } in packed
-        {
+        for Packed { name, content } in packed {
             let place = name.map(|index| &there[index]);
             kept.extend(name);
             let identity = match place {
@@ -168,8 +172,8 @@ impl Engine {
             let new = Object::EndpointSlice(Arc::new(SliceObject {
                 meta,
                 address_type: AddressType::Ip(family),
-                ports,
-                endpoints: endpoints.into(),
+                ports: content.ports,
+                endpoints: content.endpoints,
             }));
             match place.and_then(|place| place.observed.clone()) {
                 None => self.write(step, Effect::Create(new)),

@@ -51,7 +51,7 @@ fn show(packed: &Packed<&str>) -> (String, Vec<u16>) {
         IpAddr::V6(_) => 0,
     };
     let name = packed.name.unwrap_or("new").to_owned();
-    (name, packed.endpoints.iter().map(host).collect())
+    (name, packed.content.endpoints.iter().map(host).collect())
 }
 
 fn slice(name: &str, hosts: impl IntoIterator<Item = u16>) -> (String, Vec<u16>) {
@@ -120,14 +120,17 @@ fn another_port_set_takes_over_the_slice_whose_ports_nobody_wants() {
     let wanted = hosts(0..10).into_iter().map(|e| (ports(81), e)).collect();
     let got = pack(&present, wanted);
     assert_eq!(got.len(), 1);
-    assert_eq!((got[0].name, &got[0].ports), (Some("a"), &ports(81)));
+    assert_eq!(
+        (got[0].name, &got[0].content.ports),
+        (Some("a"), &ports(81))
+    );
 }
 
 #[test]
 fn port_sets_never_share_a_slice() {
     let wanted = [(ports(80), endpoint(1)), (ports(81), endpoint(1))];
     let got = pack::<&str>(&[], wanted.into());
-    let sets: Vec<Ports> = got.into_iter().map(|p| p.ports).collect();
+    let sets: Vec<Ports> = got.into_iter().map(|p| p.content.ports).collect();
     assert_eq!(sets, [ports(80), ports(81)]);
 }
 
@@ -143,7 +146,7 @@ fn endpoints_of_one_address_are_told_apart_by_host_name() {
         &present,
         wanted.into_iter().map(|e| (ports(80), e)).collect(),
     );
-    assert_eq!(got[0].endpoints, [named("y")]);
+    assert_eq!(*got[0].content.endpoints, [named("y")]);
 }
 
 #[test]
