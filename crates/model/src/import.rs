@@ -2,7 +2,7 @@
 //! derived Service and the metadata of slices (BEHAVIOUR §3).
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use mcs_api::well_known::{ANNOTATION_DERIVED_SERVICE, LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER};
 
@@ -19,7 +19,7 @@ use crate::record::Labels;
 use crate::service::{ImportType, IpFamily};
 
 /// The kind of the owner of everything that an import brings.
-const OWNER_KIND: &str = "ServiceImport";
+static OWNER_KIND: LazyLock<Arc<str>> = LazyLock::new(|| "ServiceImport".into());
 
 /// The families of the import in this cluster, and whether any of them is usable here.
 pub(crate) fn families(merged: &Merged, usable: &[IpFamily]) -> (Vec<IpFamily>, bool) {
@@ -78,26 +78,24 @@ pub(crate) fn import_meta(
     derived_name: &ObjectName,
     addresses: &[IpAddr],
 ) -> Meta {
-    let mut labels = merged.labels.clone();
-    labels.insert(LABEL_MANAGED_BY.into(), MANAGED_BY.into());
-    let mut annotations = with_other_tools(present.map(|import| &*import.meta.annotations));
-    annotations.extend(
-        merged
-            .annotations
-            .iter()
-            .map(|(k, v)| (Arc::clone(k), Arc::clone(v))),
-    );
-    annotations.insert(
-        ANNOTATION_DERIVED_SERVICE.into(),
-        derived_name.as_str().into(),
-    );
-    if !addresses.is_empty() {
-        let text: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
-        annotations.insert(ANNOTATION_ADDRESSES.into(), text.join(",").into());
-    }
-    let mut meta = present.map_or_else(|| Meta::to_create(key.clone()), |i| i.meta.clone());
-    meta.labels = share(labels, present.map(|import| &import.meta.labels));
-    meta.annotations = share(annotations, present.map(|import| &import.meta.annotations));
+    let present = present.map(|import| &import.meta);
+    let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+    let addresses = addresses.join(",");
+    let own = [
+        (ANNOTATION_DERIVED_SERVICE, derived_name.as_str()),
+        (ANNOTATION_ADDRESSES, &addresses),
+    ];
+    let own = if addresses.is_empty() {
+        &own[..1]
+    } else {
+        &own
+    };
+    let tools = with_other_tools(present.map(|meta| &*meta.annotations));
+    let annotations = [&tools, &merged.annotations];
+    let mut meta = present.map_or_else(|| Meta::to_create(key.clone()), Meta::clone);
+    let labels = present.map(|meta| &meta.labels);
+    meta.labels = map_of(&[&merged.labels], &[(LABEL_MANAGED_BY, MANAGED_BY)], labels);
+    meta.annotations = map_of(&annotations, own, present.map(|meta| &meta.annotations));
     meta
 }
 
@@ -143,8 +141,8 @@ pub(crate) fn derived(input: &DerivedInput<'_>, present: Option<&ServiceObject>)
         import,
         merged,
         families,
-        name,
         known_distributions,
+        ..
     } = *input;
     let headless = merged.kind == ImportType::Headless;
     let remembered = remembered(import);
@@ -164,28 +162,7 @@ pub(crate) fn derived(input: &DerivedInput<'_>, present: Option<&ServiceObject>)
         let lacking = all_families.iter().skip(cluster_ips.len());
         cluster_ips.extend(lacking.map_while(ip_of).copied().collect::<Vec<_>>());
     }
-    let mut labels = merged.labels.clone();
-    labels.insert(LABEL_MANAGED_BY.into(), MANAGED_BY.into());
-    labels.insert(
-        LABEL_SERVICE_NAME.into(),
-        import.meta.key.name.as_str().into(),
-    );
-    let mut annotations = with_other_tools(present.map(|service| &*service.meta.annotations));
-    annotations.extend(
-        merged
-            .annotations
-            .iter()
-            .map(|(k, v)| (Arc::clone(k), Arc::clone(v))),
-    );
-    let mut meta = present.map_or_else(
-        || Meta::to_create(import.meta.key.sibling(name)),
-        |s| s.meta.clone(),
-    );
-    meta.labels = share(labels, present.map(|service| &service.meta.labels));
-    meta.annotations = share(
-        annotations,
-        present.map(|service| &service.meta.annotations),
-    );
+    let mut meta = derived_meta(input, present.map(|service| &service.meta));
     own(&mut meta, import);
     ServiceObject {
         meta,
@@ -204,6 +181,22 @@ pub(crate) fn derived(input: &DerivedInput<'_>, present: Option<&ServiceObject>)
     }
 }
 
+/// The metadata of the derived Service but for its owner.
+fn derived_meta(input: &DerivedInput<'_>, present: Option<&Meta>) -> Meta {
+    let key = &input.import.meta.key;
+    let own = [
+        (LABEL_MANAGED_BY, MANAGED_BY),
+        (LABEL_SERVICE_NAME, key.name.as_str()),
+    ];
+    let tools = with_other_tools(present.map(|meta| &*meta.annotations));
+    let annotations = [&tools, &input.merged.annotations];
+    let mut meta = present.map_or_else(|| Meta::to_create(key.sibling(input.name)), Meta::clone);
+    let labels = present.map(|meta| &meta.labels);
+    meta.labels = map_of(&[&input.merged.labels], &own, labels);
+    meta.annotations = map_of(&annotations, &[], present.map(|meta| &meta.annotations));
+    meta
+}
+
 /// The metadata of a mirrored slice. `present` is the slice as it is.
 pub(crate) fn slice_meta(
     import: &ImportObject,
@@ -212,23 +205,20 @@ pub(crate) fn slice_meta(
     headless: bool,
     slice: SliceIdentity<'_>,
 ) -> Meta {
-    let mut labels = Labels::new();
-    labels.insert(LABEL_MANAGED_BY.into(), MANAGED_BY.into());
-    labels.insert(
-        LABEL_SERVICE_NAME.into(),
-        import.meta.key.name.as_str().into(),
-    );
-    labels.insert(LABEL_SOURCE_CLUSTER.into(), cluster.as_str().into());
-    labels.insert(LABEL_SLICE_SERVICE.into(), derived_name.as_str().into());
-    labels.insert(LABEL_SLICE_MANAGED_BY.into(), SLICE_MANAGED_BY.into());
-    if headless {
-        labels.insert(LABEL_HEADLESS.into(), "".into());
-    }
+    let labels = [
+        (LABEL_MANAGED_BY, MANAGED_BY),
+        (LABEL_SERVICE_NAME, import.meta.key.name.as_str()),
+        (LABEL_SOURCE_CLUSTER, cluster.as_str()),
+        (LABEL_SLICE_SERVICE, derived_name.as_str()),
+        (LABEL_SLICE_MANAGED_BY, SLICE_MANAGED_BY),
+        (LABEL_HEADLESS, ""),
+    ];
+    let labels = if headless { &labels[..] } else { &labels[..5] };
     let (mut meta, old_labels) = match slice {
         SliceIdentity::Present(slice) => (slice.meta.clone(), Some(&slice.meta.labels)),
         SliceIdentity::New(name) => (Meta::to_create(import.meta.key.sibling(&name)), None),
     };
-    meta.labels = share(labels, old_labels);
+    meta.labels = map_of(&[], labels, old_labels);
     own(&mut meta, import);
     meta
 }
@@ -242,7 +232,7 @@ pub(crate) enum SliceIdentity<'a> {
 /// The owner reference to an import.
 fn owner_of(import: &ImportObject) -> OwnerRef {
     OwnerRef {
-        kind: OWNER_KIND.into(),
+        kind: Arc::clone(&OWNER_KIND),
         name: import.meta.key.name.clone(),
         uid: Arc::clone(&import.meta.uid),
     }
@@ -253,7 +243,7 @@ fn own(meta: &mut Meta, import: &ImportObject) {
     let owner = owner_of(import);
     if !meta.owners.contains(&owner) {
         meta.owners
-            .retain(|other| other.kind.as_ref() != OWNER_KIND || other.name != owner.name);
+            .retain(|other| other.kind != *OWNER_KIND || other.name != owner.name);
         meta.owners.push(owner);
     }
 }
@@ -272,10 +262,33 @@ fn with_other_tools(present: Option<&Labels>) -> Labels {
         .collect()
 }
 
-/// The same map where it is unchanged, so that comparing and keeping it costs nothing.
-fn share(labels: Labels, present: Option<&Arc<Labels>>) -> Arc<Labels> {
-    match present {
-        Some(present) if **present == labels => Arc::clone(present),
-        _ => Arc::new(labels),
+/// A map of several ones, of which the later count, and of pairs, which count before all. It is the
+/// present one where that is the same, so that comparing and keeping it costs nothing.
+fn map_of(maps: &[&Labels], own: &[(&str, &str)], present: Option<&Arc<Labels>>) -> Arc<Labels> {
+    let is_own = |key: &str| own.iter().any(|(name, _)| *name == key);
+    let is_later = |at: usize, key: &str| maps.iter().skip(at + 1).any(|m| m.contains_key(key));
+    let given = || {
+        let maps = maps.iter().enumerate();
+        let all = maps.flat_map(|(at, map)| map.iter().map(move |pair| (at, pair)));
+        all.filter(|(at, (key, _))| !is_own(key) && !is_later(*at, key))
+            .map(|(_, pair)| pair)
+    };
+    let is_present = |present: &Labels| {
+        let has = |(key, value): (&str, &str)| {
+            present
+                .get(key)
+                .is_some_and(|there| there.as_ref() == value)
+        };
+        present.len() == given().count() + own.len()
+            && given().all(|(key, value)| has((key, value)))
+            && own.iter().all(|(key, value)| has((key, value)))
+    };
+    if let Some(present) = present.filter(|present| is_present(present)) {
+        return Arc::clone(present);
     }
+    let given = given().map(|(key, value)| (Arc::clone(key), Arc::clone(value)));
+    let own = own
+        .iter()
+        .map(|(key, value)| ((*key).into(), (*value).into()));
+    Arc::new(given.chain(own).collect())
 }

@@ -268,7 +268,10 @@ impl World {
             dirty.services.insert(import);
         }
         dirty.services.extend(self.derived_of.get(key).cloned());
-        dirty.services.insert(key.clone());
+        // Of all others nobody asks: an export that comes is planned for itself.
+        if self.exports.contains_key(key) {
+            dirty.services.insert(key.clone());
+        }
     }
 
     fn set_slice(

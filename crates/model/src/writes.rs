@@ -329,7 +329,8 @@ impl Writes {
         let wanted = fingerprint(*part, wanted);
         let fresh = || Corrections {
             wanted,
-            times: Vec::new(),
+            // Most objects are written once: a fleet has millions of these.
+            times: Vec::with_capacity(1),
             paused_until: None,
         };
         let corrections = self.corrections.entry(target.clone()).or_insert_with(fresh);
