@@ -7,6 +7,7 @@
 
 mod address;
 mod effect;
+mod pool;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use tombolo_model::service::IpFamily;
 
 pub use address::{VIP_CIDR_V4, VIP_CIDR_V6, VipRanges, VipRangesError};
 pub use effect::Reply;
+pub use pool::Pool;
 
 use self::address::{Addresses, Part};
 use crate::convert::{Rejected, Strings, Subject, check_ports, observe_service};
@@ -59,6 +61,7 @@ pub struct Store {
     addresses: Addresses,
     events: VecDeque<Event>,
     strings: Strings,
+    pool: Pool,
 }
 
 impl Store {
@@ -74,7 +77,14 @@ impl Store {
             addresses: Addresses::new(vips),
             events: VecDeque::new(),
             strings: Strings::default(),
+            pool: Pool::default(),
         }
+    }
+
+    /// The same cluster, whose objects have labels and annotations in common with those of others.
+    #[must_use]
+    pub fn with_pool(self, pool: Pool) -> Self {
+        Self { pool, ..self }
     }
 
     /// The cluster's name.
@@ -301,6 +311,10 @@ impl Store {
     fn put(&mut self, reference: ObjectRef, mut object: Object) -> Object {
         self.revision += 1;
         set_resource_version(&mut object, &self.revision.to_string().into());
+        change_meta(&mut object, |meta| {
+            meta.labels = self.pool.share(&meta.labels);
+            meta.annotations = self.pool.share(&meta.annotations);
+        });
         self.objects.insert(reference, object.clone());
         object
     }
