@@ -16,7 +16,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
 use tombolo_cluster::convert::Rejected;
 use tombolo_cluster::manifest::{Change, Manifests};
-use tombolo_cluster::store::{KINDS, Store, VipRanges};
+use tombolo_cluster::store::{KINDS, Pool, Store, VipRanges};
 use tombolo_dns::Zones;
 use tombolo_model::config::Config;
 use tombolo_model::engine::Engine;
@@ -98,9 +98,10 @@ impl Clusterset {
     ) -> Result<Self, ClustersetError> {
         let region = Region::try_new(REGION_DEFAULT).map_err(ClustersetError::Region)?;
         let registry = MemoryStore::new(Layout::default());
+        let pool = Pool::default();
         let mut members = BTreeMap::new();
         for (cluster, families) in clusters {
-            let store = Store::new(cluster.clone(), families.clone(), vips);
+            let store = Store::new(cluster.clone(), families.clone(), vips).with_pool(pool.clone());
             let origin = Origin {
                 region: region.clone(),
                 cluster: cluster.clone(),
@@ -178,7 +179,7 @@ impl Clusterset {
             self.pump();
             let mut is_quiet = true;
             for member in self.members.values_mut() {
-                is_quiet &= !member.run(now).await;
+                is_quiet &= !member.settle(now).await?;
             }
             if is_quiet {
                 for names in self.members.values_mut().filter_map(|m| m.names.as_mut()) {
@@ -380,7 +381,18 @@ impl Member {
         self.manifests = manifests.clone();
     }
 
-    /// Lets the engine do what there is to do; says whether there was anything.
+    /// Lets the engine do all that it can by itself; says whether there was anything. One cluster
+    /// after the other, so that not all of them have their writes under way at the same time.
+    async fn settle(&mut self, now: Timestamp) -> Result<bool, ClustersetError> {
+        for round in 0..ROUNDS_MAX {
+            if !self.run(now).await {
+                return Ok(round > 0);
+            }
+        }
+        Err(ClustersetError::Unsettled)
+    }
+
+    /// Lets the engine do what there is to do now; says whether there was anything.
     async fn run(&mut self, now: Timestamp) -> bool {
         let is_due = self.engine.next_due().is_some_and(|at| at <= now);
         if self.inputs.is_empty() && !is_due {

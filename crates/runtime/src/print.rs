@@ -23,19 +23,32 @@ pub(crate) enum PrintError {
 pub(crate) fn view(view: &View, format: Format) -> Result<(), PrintError> {
     let text = match format {
         Format::Table => view.table(),
-        Format::Json => serde_json::to_string_pretty(view).map_err(PrintError::Json)? + "\n",
+        Format::Json => return json(view),
         Format::Yaml => serde_saphyr::to_string(view).map_err(PrintError::Yaml)?,
     };
     out(&text)
 }
 
-/// Writes to standard output. A reader that has gone away (`| head`) is no failure.
+/// Prints a view as JSON, bit by bit: that of a large fleet is long.
+fn json(view: &View) -> Result<(), PrintError> {
+    let mut stdout = io::BufWriter::new(io::stdout().lock());
+    match serde_json::to_writer_pretty(&mut stdout, view) {
+        Err(error) if error.io_error_kind() == Some(io::ErrorKind::BrokenPipe) => return Ok(()),
+        result => result.map_err(PrintError::Json)?,
+    }
+    written(stdout.write_all(b"\n").and_then(|()| stdout.flush()))
+}
+
+/// Writes to standard output.
 pub(crate) fn out(text: &str) -> Result<(), PrintError> {
     let mut stdout = io::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
+    let result = stdout.write_all(text.as_bytes());
+    written(result.and_then(|()| stdout.flush()))
+}
+
+/// A reader that has gone away (`| head`) is no failure.
+fn written(result: io::Result<()>) -> Result<(), PrintError> {
+    match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result.map_err(PrintError::Write),
     }
