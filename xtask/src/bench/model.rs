@@ -4,7 +4,7 @@
 #![expect(clippy::disallowed_types, reason = "a benchmark measures real time")]
 #![expect(clippy::print_stdout, reason = "its result is what it prints")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,11 +43,24 @@ pub(crate) struct Args {
     /// Only the engine, not `plan`.
     #[arg(long)]
     engine_only: bool,
+
+    /// The clusters of the fleet.
+    #[arg(long, default_value_t = FULL.clusters)]
+    clusters: usize,
+
+    /// The services of the fleet.
+    #[arg(long, default_value_t = FULL.services)]
+    services: usize,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let fleet = Size {
+        clusters: args.clusters,
+        services: args.services,
+        ..FULL
+    };
     if !args.engine_only {
-        plan(args)?;
+        plan(&args.binary, fleet)?;
     }
     println!("one endpoint change in an engine ({CHANGES} changes each)");
     println!(
@@ -56,19 +69,19 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     );
     for percent in [1, 10, 100] {
         engine(Size {
-            services: FULL.services * percent / 100,
-            ..FULL
+            services: fleet.services * percent / 100,
+            ..fleet
         })?;
     }
     Ok(())
 }
 
 /// Runs `plan` over the whole fleet as directories.
-fn plan(args: &Args) -> Result<()> {
+fn plan(binary: &Path, fleet: Size) -> Result<()> {
     let directory = tempfile::tempdir()?;
-    FULL.write(directory.path())?;
+    fleet.write(directory.path())?;
     let started = Instant::now();
-    let status = Command::new(&args.binary)
+    let status = Command::new(binary)
         .args(["plan", "-o", "json"])
         .arg(directory.path())
         .stdout(Stdio::null())
@@ -76,7 +89,7 @@ fn plan(args: &Args) -> Result<()> {
         .with_context(|| {
             format!(
                 "cannot run {}; build it with cargo build --release",
-                args.binary.display()
+                binary.display()
             )
         })?;
     let took = started.elapsed();
@@ -84,10 +97,10 @@ fn plan(args: &Args) -> Result<()> {
     let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_CHILDREN)?;
     println!(
         "plan of {} clusters, {} services × {} exporters × {} endpoints: {:.1} s, {} MiB at most",
-        FULL.clusters,
-        FULL.services,
-        FULL.exporters,
-        FULL.endpoints,
+        fleet.clusters,
+        fleet.services,
+        fleet.exporters,
+        fleet.endpoints,
         took.as_secs_f64(),
         usage.max_rss() / 1024
     );
