@@ -18,15 +18,16 @@ use crate::{
     version::{COREDNS_VERSION, ETCD_VERSION, KubernetesVersion},
 };
 
-/// What is built of Kubernetes.
-const KUBERNETES_PROGRAMS: [&str; 6] = [
+/// What is built of every Kubernetes version.
+const KUBERNETES_PROGRAMS: [&str; 5] = [
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
     "kube-proxy",
-    "kubelet",
     "kubectl",
 ];
+/// And of those whose kubelet is used.
+const KUBELET: &str = "kubelet";
 
 /// Builds what is not in its cache yet, and tells where it is.
 #[derive(Debug, Clone)]
@@ -57,8 +58,10 @@ impl Builder {
                 version.major(),
                 version.minor()
             );
+            let kubelet = (version.kubelet() == version).then_some(KUBELET);
             let packages: Vec<_> = KUBERNETES_PROGRAMS
-                .iter()
+                .into_iter()
+                .chain(kubelet)
                 .map(|program| format!("k8s.io/kubernetes/cmd/{program}"))
                 .collect();
             Ok((ldflags, packages))

@@ -25,6 +25,8 @@ pub(crate) struct ProcessId {
 struct Stat {
     parent: i32,
     started: u64,
+    /// Whether it only waits to be waited for: all its threads have ended, and with them its open
+    /// files and ports. The first thread of several may well end before the others.
     is_zombie: bool,
 }
 
@@ -89,8 +91,9 @@ fn stat(pid: i32) -> Option<Stat> {
 fn parse_stat(line: &str) -> Option<Stat> {
     let (_, rest) = line.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
+    let threads: u32 = fields.get(17)?.parse().ok()?;
     Some(Stat {
-        is_zombie: matches!(*fields.first()?, "Z" | "X"),
+        is_zombie: matches!(*fields.first()?, "Z" | "X") && threads <= 1,
         parent: fields.get(1)?.parse().ok()?,
         started: fields.get(19)?.parse().ok()?,
     })
@@ -175,6 +178,9 @@ mod tests {
         let stat = parse_stat(line).unwrap();
         assert!(stat.is_zombie);
         assert_eq!((stat.parent, stat.started), (3, 4711));
+        // Its first thread has ended, another one still has the ports.
+        let line = "7 (a) Z 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 2 0 4711 0";
+        assert!(!parse_stat(line).unwrap().is_zombie);
     }
 
     #[test]
