@@ -85,6 +85,9 @@ pub struct Recorder {
     sent: HashMap<Identity, Sent>,
     per_object: HashMap<Arc<str>, u32>,
     forgotten_at: Duration,
+    /// Whether Events are written as those of the core API: where the newer one is not served, or
+    /// not allowed.
+    is_core: bool,
 }
 
 impl std::fmt::Debug for Recorder {
@@ -128,6 +131,7 @@ pub fn recorder(
         sent: HashMap::new(),
         per_object: HashMap::new(),
         forgotten_at,
+        is_core: false,
     };
     (sender, recorder)
 }
@@ -185,20 +189,40 @@ impl Recorder {
             return Ok(false);
         }
         *of_object += 1;
-        let (name, body) = self.body(event, now);
-        let namespace = &event.about.key.namespace;
-        let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
-        let path = format!("{events}?fieldManager={FIELD_MANAGER}");
-        self.server
-            .call(Call::with_body(Method::POST, &path, &body))
-            .await?;
+        let path = match self.create(event, now).await {
+            Err(error) if matches!(error.code(), Some(403 | 404)) && !self.is_core => {
+                self.is_core = true;
+                let created = self.create(event, now).await;
+                // The older API is no better: the next Event tries the newer one again.
+                self.is_core = created.is_ok();
+                created?
+            }
+            created => created?,
+        };
         let sent = Sent {
-            path: format!("{events}/{name}"),
+            path,
             count: 1,
             written: now,
         };
         self.sent.insert(identity, sent);
         Ok(true)
+    }
+
+    /// Creates an Event; returns its path.
+    async fn create(&self, event: &Event, now: Duration) -> Result<String, CallError> {
+        let (name, body) = self.body(event, now);
+        let namespace = &event.about.key.namespace;
+        let group = if self.is_core {
+            "/api/v1"
+        } else {
+            "/apis/events.k8s.io/v1"
+        };
+        let events = format!("{group}/namespaces/{namespace}/events");
+        let path = format!("{events}?fieldManager={FIELD_MANAGER}");
+        self.server
+            .call(Call::with_body(Method::POST, &path, &body))
+            .await?;
+        Ok(format!("{events}/{name}"))
     }
 
     fn body(&self, event: &Event, now: Duration) -> (String, Value) {
@@ -212,18 +236,29 @@ impl Recorder {
             Kind::ServiceImport => "Import",
             Kind::Namespace | Kind::Service | Kind::EndpointSlice => "Sync",
         };
+        // The core API calls three of the fields otherwise.
+        let [version, note, regarding, controller] = if self.is_core {
+            ["v1", "message", "involvedObject", "reportingComponent"]
+        } else {
+            [
+                "events.k8s.io/v1",
+                "note",
+                "regarding",
+                "reportingController",
+            ]
+        };
         let body = json!({
-            "apiVersion": "events.k8s.io/v1",
+            "apiVersion": version,
             "kind": "Event",
             "metadata": {"name": name, "namespace": key.namespace.as_str()},
             "eventTime": micro_time(&*self.clock),
             "type": if event.warning { "Warning" } else { "Normal" },
             "reason": event.reason,
             "action": action,
-            "note": cut(&event.message),
-            "reportingController": CONTROLLER,
+            note: cut(&event.message),
+            controller: CONTROLLER,
             "reportingInstance": self.instance,
-            "regarding": {
+            regarding: {
                 "apiVersion": self.server.versions().api_version(kind),
                 "kind": kind.as_str(),
                 "namespace": key.namespace.as_str(),

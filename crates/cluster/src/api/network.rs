@@ -3,25 +3,33 @@
 
 use std::time::Duration;
 
+use futures::AsyncBufReadExt as _;
 use http::Method;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Service;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tombolo_model::io::Input;
 use tombolo_model::own::{FIELD_MANAGER, LABEL_MANAGED_BY, MANAGED_BY};
 use tombolo_model::service::IpFamily;
 use tracing::{debug, warn};
 
 use super::call::{Call, CallError, Server};
+use super::decode::Line;
 use super::report::Report;
 use crate::convert::families_named;
 
-/// A network's families change about once in its life, when its API server starts anew: looking
-/// every few minutes is enough, and needs no watch.
+/// How often a network is looked at that cannot be watched: one without `ServiceCIDR`s changes only
+/// when its API server starts anew.
 const LOOK_EVERY: Duration = Duration::from_mins(5);
+/// How long one watch of `ServiceCIDR`s lasts.
+const WATCH_SECS: u64 = 300;
+/// Longer than a watch lasts: its connection is dead.
+const WATCH_MAX: Duration = Duration::from_secs(WATCH_SECS + 30);
+/// Objects that change together are looked at once.
+const TOGETHER: Duration = Duration::from_millis(100);
 /// After a failure.
 const RETRY: Duration = Duration::from_secs(2);
 /// The ServiceCIDR that the API server makes of its own configuration; its order is the network's.
@@ -29,7 +37,15 @@ const FIRST: &str = "kubernetes";
 
 #[derive(Deserialize)]
 struct Cidrs {
+    metadata: ListMeta,
     items: Vec<Cidr>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta {
+    #[serde(default)]
+    resource_version: String,
 }
 
 #[derive(Deserialize)]
@@ -60,13 +76,19 @@ pub(super) struct Network {
     cidrs: Vec<IpNet>,
 }
 
+/// Where changes of what was seen can be watched.
+struct Place {
+    path: &'static str,
+    revision: String,
+}
+
 /// Reports the families and service networks of a cluster whenever they change, until nobody
 /// listens.
 pub async fn watch_network(server: Server, reports: mpsc::Sender<Report>) {
     let mut known = Network::default();
     while !reports.is_closed() {
-        let wait = match look(&server).await {
-            Ok(network) => {
+        let place = match look_at(&server).await {
+            Ok((network, place)) => {
                 if network != known {
                     let Network { families, cidrs } = network.clone();
                     let families = Report::Inputs(vec![Input::Families(families)]);
@@ -77,37 +99,92 @@ pub async fn watch_network(server: Server, reports: mpsc::Sender<Report>) {
                     }
                     known = network;
                 }
-                LOOK_EVERY
+                Ok(place)
             }
             Err(error) => {
                 warn!(
                     error = &error as &dyn std::error::Error,
                     "cannot find out the families of the network"
                 );
-                RETRY
+                Err(error)
             }
         };
         tokio::select! {
             biased;
             () = reports.closed() => return,
-            () = sleep(wait) => {}
+            () = wait(&server, place) => {}
         }
     }
 }
 
+/// Until it is time to look again.
+async fn wait(server: &Server, place: Result<Option<Place>, CallError>) {
+    let time = match place {
+        Ok(Some(place)) => match changed(server, &place).await {
+            Ok(()) => TOGETHER,
+            // Not allowed: then as often as where there is nothing to watch.
+            Err(error) if matches!(error.code(), Some(403 | 404)) => LOOK_EVERY,
+            Err(error) => {
+                debug!(
+                    error = &error as &dyn std::error::Error,
+                    "watch of ServiceCIDRs stopped"
+                );
+                RETRY
+            }
+        },
+        Ok(None) => LOOK_EVERY,
+        Err(_) => RETRY,
+    };
+    sleep(time).await;
+}
+
+/// Waits for a change, or until the server ends the watch.
+async fn changed(server: &Server, place: &Place) -> Result<(), CallError> {
+    let Place { path, revision } = place;
+    let path = format!(
+        "{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECS}&resourceVersion={revision}"
+    );
+    let mut stream = std::pin::pin!(server.stream(&path).await?);
+    let read = async {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = stream.read_until(b'\n', &mut line).await;
+            let read = read.map_err(|error| CallError::from(kube::Error::ReadEvents(error)))?;
+            let is_bookmark =
+                serde_json::from_slice::<Line<'_>>(&line).is_ok_and(|line| line.kind == "BOOKMARK");
+            // What else it says is seen by looking.
+            if read == 0 || !is_bookmark {
+                return Ok(());
+            }
+        }
+    };
+    timeout(WATCH_MAX, read)
+        .await
+        .map_err(|_| CallError::Deadline(WATCH_MAX))?
+}
+
 pub(super) async fn look(server: &Server) -> Result<Network, CallError> {
-    for version in ["v1", "v1beta1"] {
-        let path = format!("/apis/networking.k8s.io/{version}/servicecidrs");
-        match server.read::<Cidrs>(Call::get(&path)).await {
+    let (network, _) = look_at(server).await?;
+    Ok(network)
+}
+
+async fn look_at(server: &Server) -> Result<(Network, Option<Place>), CallError> {
+    for path in [
+        "/apis/networking.k8s.io/v1/servicecidrs",
+        "/apis/networking.k8s.io/v1beta1/servicecidrs",
+    ] {
+        match server.read::<Cidrs>(Call::get(path)).await {
             Ok(cidrs) => {
+                let revision = cidrs.metadata.resource_version.clone();
                 let network = of_cidrs(cidrs);
                 if !network.families.is_empty() {
-                    return Ok(network);
+                    return Ok((network, Some(Place { path, revision })));
                 }
             }
             Err(error) if matches!(error.code(), Some(403 | 404)) => {
                 debug!(
-                    version,
+                    path,
                     error = &error as &dyn std::error::Error,
                     "no ServiceCIDRs"
                 );
@@ -115,7 +192,7 @@ pub(super) async fn look(server: &Server) -> Result<Network, CallError> {
             Err(error) => return Err(error),
         }
     }
-    try_service(server).await
+    Ok((try_service(server).await?, None))
 }
 
 fn of_cidrs(cidrs: Cidrs) -> Network {
@@ -168,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_the_api_servers_own_networks() {
-        let cidrs = json!({"items": [
+        let cidrs = json!({"metadata": {"resourceVersion": "7"}, "items": [
             {"metadata": {"name": "extra"}, "spec": {"cidrs": ["10.2.0.0/16"]}},
             {"metadata": {"name": "gone", "deletionTimestamp": "2026-01-01T00:00:00Z"},
              "spec": {"cidrs": ["10.3.0.0/16"]}},
