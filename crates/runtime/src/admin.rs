@@ -1,10 +1,10 @@
-//! The admin endpoint: /healthz, /readyz, /metrics and /debug/state.
+//! The admin endpoint: /healthz, /readyz, /metrics, /debug/state and /log-level.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
@@ -13,9 +13,10 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tracing::error;
+use tracing::{error, info};
 
 use crate::clock;
+use crate::logging::Level;
 
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -33,6 +34,7 @@ pub(crate) trait Told: Send + Sync {
 pub(crate) struct Admin {
     pub(crate) parts: Vec<Arc<dyn Told>>,
     pub(crate) metrics: Registry,
+    pub(crate) level: Level,
 }
 
 /// Binds the endpoint's address.
@@ -45,7 +47,8 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, std::io::Er
 
 /// Serves until it is dropped.
 pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
-    if let Err(error) = axum::serve(listener, router(admin)).await {
+    let service = router(admin).into_make_service_with_connect_info::<SocketAddr>();
+    if let Err(error) = axum::serve(listener, service).await {
         error!(%error, "admin endpoint ended");
     }
 }
@@ -56,6 +59,7 @@ fn router(admin: Admin) -> Router {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/debug/state", get(state))
+        .route("/log-level", get(level).put(set_level))
         .with_state(Arc::new(admin))
 }
 
@@ -89,6 +93,71 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     }
 }
 
+async fn level(State(admin): State<Arc<Admin>>) -> String {
+    admin.level.get() + "\n"
+}
+
+/// Changes what is logged. Whoever may read metrics may not do that: only this machine, or who is
+/// let through to it (`kubectl port-forward`).
+async fn set_level(
+    State(admin): State<Arc<Admin>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    text: String,
+) -> Response {
+    if !peer.ip().to_canonical().is_loopback() {
+        let text = "only from this machine: kubectl port-forward, or exec\n";
+        return (StatusCode::FORBIDDEN, text).into_response();
+    }
+    let text = text.trim();
+    match admin.level.set(text) {
+        Ok(()) => {
+            info!(level = text, "log level changed");
+            format!("{text}\n").into_response()
+        }
+        Err(error) => (StatusCode::BAD_REQUEST, format!("{text}: {error}\n")).into_response(),
+    }
+}
+
 async fn state(State(admin): State<Arc<Admin>>) -> Json<Vec<Value>> {
     Json(admin.parts.iter().map(|part| part.state()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admin() -> State<Arc<Admin>> {
+        State(Arc::new(Admin {
+            parts: Vec::new(),
+            metrics: Registry::default(),
+            level: Level::of_nothing("info"),
+        }))
+    }
+
+    async fn set(admin: &State<Arc<Admin>>, peer: &str, text: &str) -> StatusCode {
+        let peer = ConnectInfo(peer.parse().unwrap());
+        set_level(admin.clone(), peer, text.to_owned())
+            .await
+            .status()
+    }
+
+    #[tokio::test]
+    async fn the_log_level_is_changed_from_this_machine_only() {
+        let admin = admin();
+        let levels = async || level(admin.clone()).await;
+        assert_eq!(
+            set(&admin, "192.0.2.1:7", "debug").await,
+            StatusCode::FORBIDDEN
+        );
+        assert_eq!(levels().await, "info\n");
+        for peer in ["127.0.0.1:7", "[::1]:7", "[::ffff:127.0.0.1]:7"] {
+            assert_eq!(set(&admin, peer, "debug,h2=off\n").await, StatusCode::OK);
+        }
+        assert_eq!(levels().await, "debug,h2=off\n");
+        assert_eq!(
+            set(&admin, "127.0.0.1:7", "a=b=c").await,
+            StatusCode::BAD_REQUEST
+        );
+        assert_eq!(levels().await, "debug,h2=off\n");
+    }
 }

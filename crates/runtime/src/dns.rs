@@ -51,7 +51,7 @@ const WATCHED: [(Kind, &str); 2] = [
 /// Runs the command.
 pub(crate) async fn run(args: DnsArgs) -> Result<Exit, Refusal> {
     let settings = Settings::try_from(&args)?;
-    logging::init(&args.admin)?;
+    let level = logging::init(&args.admin)?;
     info!(
         version = env!("CARGO_PKG_VERSION"),
         ?settings,
@@ -72,6 +72,7 @@ pub(crate) async fn run(args: DnsArgs) -> Result<Exit, Refusal> {
         let admin = Admin {
             parts: vec![Arc::clone(&status) as _],
             metrics: registry,
+            level,
         };
         serve(address, admin, &mut supervisor).await?;
     }

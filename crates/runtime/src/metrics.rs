@@ -241,3 +241,6 @@ pub(crate) fn counter(
     let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
     counter.encode(metric)
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,7 +34,7 @@ const RETRY: Duration = Duration::from_secs(2);
 /// Runs the command.
 pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, Refusal> {
     let settings = Settings::try_from(&args)?;
-    logging::init(&args.admin)?;
+    let level = logging::init(&args.admin)?;
     info!(
         version = env!("CARGO_PKG_VERSION"),
         ?settings,
@@ -79,6 +79,7 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, Refusal> {
         let admin = Admin {
             parts: vec![running.status],
             metrics,
+            level,
         };
         serve(address, admin, &mut supervisor).await?;
     }

@@ -57,7 +57,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
     if !wrong.is_empty() {
         return Err(Refusal::usage(wrong));
     }
-    logging::init(&args.admin)?;
+    let level = logging::init(&args.admin)?;
     let told = told_to_stop()?;
     let identity = identity();
     let joined = join(&args, contexts, &identity).await?;
@@ -92,7 +92,12 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
     let hub = hub::run(registry.subscribe(), listeners);
     supervisor.spawn_endless("registry events", hub);
     if let Some(address) = admin {
-        serve(address, Admin { parts, metrics }, &mut supervisor).await?;
+        let admin = Admin {
+            parts,
+            metrics,
+            level,
+        };
+        serve(address, admin, &mut supervisor).await?;
     }
     let ended = supervisor.run(told, GRACE).await;
     leave(servers, args.clean).await?;

@@ -1,0 +1,78 @@
+//! The whole of what Prometheus is told, as names and labels are an API.
+
+use jiff::Timestamp;
+use prometheus_client::encoding::text::encode;
+use tombolo_cluster::api::{Standing, WatchState};
+use tombolo_model::io::Input;
+use tombolo_model::names::{ClusterName, Namespace, ObjectName, ServiceKey};
+use tombolo_model::object::{Condition, ExportObject, ImportObject, ImportStatus, Meta};
+use tombolo_model::record::Labels;
+
+use super::*;
+use crate::controller::status::Beat;
+
+fn meta() -> Meta {
+    let namespace = Namespace::try_new("shop").unwrap();
+    Meta::to_create(ServiceKey::new(namespace, ObjectName::new("web")))
+}
+
+fn condition(kind: &str, status: &str, reason: &str) -> Condition {
+    Condition {
+        kind: kind.into(),
+        status: status.into(),
+        reason: reason.into(),
+        message: "as it is".into(),
+        last_transition: Timestamp::UNIX_EPOCH,
+        observed_generation: Some(1),
+    }
+}
+
+fn export() -> Object {
+    Object::ServiceExport(Arc::new(ExportObject {
+        meta: meta(),
+        labels: Labels::new(),
+        annotations: Labels::new(),
+        conditions: vec![
+            condition("Valid", "True", "Valid"),
+            condition("Conflict", "True", "PortConflict,TypeConflict"),
+        ],
+    }))
+}
+
+fn import() -> Object {
+    Object::ServiceImport(Arc::new(ImportObject {
+        meta: meta(),
+        spec: None,
+        status: ImportStatus {
+            clusters: vec!["east".into(), "west".into()],
+            slices_present: Some(true),
+            conditions: vec![condition("Ready", "True", "Ready")],
+        },
+    }))
+}
+
+#[test]
+fn the_whole_text() {
+    let cluster = ClusterName::try_new("east").unwrap();
+    let status = Status::new(cluster, Timestamp::UNIX_EPOCH);
+    status.standing(Standing::Leading);
+    status.watch(Kind::Service, WatchState::Live);
+    status.watch(Kind::ServiceExport, WatchState::Missing);
+    status.input(&Input::Applied(export()));
+    status.input(&Input::Applied(import()));
+    status.rejected("Service shop/bad".to_owned());
+    status.beat(Beat {
+        now: Timestamp::UNIX_EPOCH,
+        queued: 3,
+        in_flight: 2,
+        planned_total: 17,
+    });
+    let actions = ActionMetrics::default();
+    actions.ended("create", "written", Duration::from_millis(4));
+    let mut registry = Registry::default();
+    register(&mut registry, &status, &actions, EventsDropped::default());
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    let golden = include_str!("golden.txt");
+    assert!(text == golden, "it is now:\n{text}");
+}
