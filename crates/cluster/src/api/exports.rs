@@ -68,6 +68,21 @@ impl fmt::Display for Resource {
 }
 
 impl Resource {
+    /// `apiVersion` of its objects.
+    pub(super) fn api_version(&self) -> String {
+        format!("{}/{}", self.group, self.version)
+    }
+
+    /// Where the server says what its group and version have.
+    pub(super) fn group_path(&self) -> String {
+        format!("/apis/{}", self.api_version())
+    }
+
+    /// As it is called in paths.
+    pub(super) fn plural(&self) -> &str {
+        &self.plural
+    }
+
     /// All objects of it.
     pub(super) fn everywhere(&self) -> String {
         format!("/apis/{self}")

@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tombolo_cluster::api::{
     BootClock, Clock, Fence, LeaseConfig, LeaseKeeper, Report, Resource, Server, Standing, Writer,
-    recorder, system_uid, watch, watch_exports, watch_network,
+    mirror_imports, recorder, system_uid, watch, watch_exports, watch_network,
 };
 use tombolo_cluster::store::KINDS;
 use tombolo_model::config::Config;
@@ -37,6 +37,8 @@ pub(crate) struct Instance<R> {
     pub(crate) config: Config,
     /// Other resources that are read as ServiceExports.
     pub(crate) exports: Vec<Resource>,
+    /// Other resources that imports are written as.
+    pub(crate) imports: Vec<Resource>,
     pub(crate) registry: Arc<R>,
     pub(crate) keeper: LeaseKeeper,
     pub(crate) fence: Arc<Fence>,
@@ -68,6 +70,7 @@ pub(crate) fn start<R: Registry + 'static>(
         server,
         config,
         exports,
+        imports,
         registry,
         keeper,
         fence,
@@ -78,6 +81,11 @@ pub(crate) fn start<R: Registry + 'static>(
     let status = Status::new(name.clone(), clock::now());
     let (reports, inbox) = mpsc::channel::<Report>(REPORTS_MAX);
     start_watches(&server, &name, &exports, &reports, supervisor);
+    for resource in imports {
+        let task_name = format!("{name}: copies as {resource}");
+        let task = mirror_imports(server.clone(), resource, Arc::clone(&fence));
+        supervisor.spawn_endless(task_name, task);
+    }
     let clock: Arc<dyn Clock> = Arc::new(BootClock);
     let (events, recorder) = recorder(server.clone(), Arc::clone(&fence), clock, &identity);
     supervisor.spawn_endless(format!("{name}: events"), recorder.run());

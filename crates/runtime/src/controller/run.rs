@@ -66,6 +66,7 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, Refusal> {
     let instance = Instance {
         config: settings.rules.config(cluster.clone()),
         exports: settings.rules.exports.clone(),
+        imports: settings.rules.imports.clone(),
         registry: Arc::clone(&registry),
         server,
         keeper,

@@ -123,6 +123,16 @@ pub(crate) struct RuleArgs {
         value_delimiter = ','
     )]
     pub(crate) export_gvr: Vec<String>,
+
+    /// Another resource that imports are written as too, such as net.gke.io/v1/serviceimports. May
+    /// be given several times.
+    #[arg(
+        long,
+        value_name = "GROUP/VERSION/PLURAL",
+        env = "TOMBOLO_IMPORT_GVR",
+        value_delimiter = ','
+    )]
+    pub(crate) import_gvr: Vec<String>,
 }
 
 /// For which imports slices are made.
@@ -190,6 +200,8 @@ pub(crate) struct Rules {
     foreign_slice_managers: Vec<Arc<str>>,
     /// Other resources that are read as ServiceExports.
     pub(crate) exports: Vec<Resource>,
+    /// Other resources that imports are written as.
+    pub(crate) imports: Vec<Resource>,
 }
 
 impl TryFrom<&RuleArgs> for Rules {
@@ -203,9 +215,8 @@ impl TryFrom<&RuleArgs> for Rules {
             derived_names,
             foreign_slices,
             export_gvr,
+            import_gvr,
         } = args;
-        let exports = export_gvr.iter().map(|text| text.parse());
-        let exports: Result<Vec<Resource>, ResourceError> = exports.collect();
         let namespaces = match namespaces.as_deref() {
             None => Selector::default(),
             Some(text) => text
@@ -225,9 +236,17 @@ impl TryFrom<&RuleArgs> for Rules {
                 NamesArg::Suffix => DerivedNaming::Suffix,
             },
             foreign_slice_managers: foreign_slices.iter().map(|m| m.as_str().into()).collect(),
-            exports: exports.map_err(|error| format!("--export-gvr: {error}"))?,
+            exports: resources("--export-gvr", export_gvr)?,
+            imports: resources("--import-gvr", import_gvr)?,
         })
     }
+}
+
+fn resources(flag: &str, texts: &[String]) -> Result<Vec<Resource>, String> {
+    let parsed = texts.iter().map(|text| text.parse());
+    parsed
+        .collect::<Result<_, ResourceError>>()
+        .map_err(|error| format!("{flag}: {error}"))
 }
 
 impl Rules {
@@ -240,6 +259,7 @@ impl Rules {
             naming,
             foreign_slice_managers,
             exports: _,
+            imports: _,
         } = self.clone();
         Config {
             namespaces,

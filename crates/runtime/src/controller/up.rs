@@ -79,6 +79,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
         let instance = Instance {
             config: rules.config(cluster.clone()),
             exports: rules.exports.clone(),
+            imports: rules.imports.clone(),
             registry: Arc::new(registry.registry(origin(cluster)?)),
             server,
             keeper,
