@@ -96,8 +96,19 @@ impl Clusterset {
         zones: Option<&Zones>,
         now: Timestamp,
     ) -> Result<Self, ClustersetError> {
-        let region = Region::try_new(REGION_DEFAULT).map_err(ClustersetError::Region)?;
         let registry = MemoryStore::new(Layout::default());
+        Self::beside(&registry, clusters, vips, zones, now).await
+    }
+
+    /// The same in a registry that others of this process write too.
+    pub(crate) async fn beside(
+        registry: &Arc<MemoryStore>,
+        clusters: &BTreeMap<ClusterName, Vec<IpFamily>>,
+        vips: &VipRanges,
+        zones: Option<&Zones>,
+        now: Timestamp,
+    ) -> Result<Self, ClustersetError> {
+        let region = Region::try_new(REGION_DEFAULT).map_err(ClustersetError::Region)?;
         let pool = Pool::default();
         let mut members = BTreeMap::new();
         for (cluster, families) in clusters {
@@ -189,6 +200,14 @@ impl Clusterset {
             }
         }
         Err(ClustersetError::Unsettled)
+    }
+
+    /// Waits until somebody else has changed the registry.
+    pub(crate) async fn changed(&mut self) {
+        match self.subscription.next().await {
+            Some(event) => self.take(event),
+            None => std::future::pending().await,
+        }
     }
 
     /// When an engine wants to run again, if nothing happens before.

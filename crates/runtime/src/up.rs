@@ -1,6 +1,7 @@
 //! `tombolo up`: a whole clusterset in this process, watching its files.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,6 +11,8 @@ use tombolo_cluster::manifest::{Manifests, Problem, Tree};
 use tombolo_cluster::output::Output;
 use tombolo_cluster::watch::Watch;
 use tombolo_model::names::ClusterName;
+use tombolo_registry::key::Layout;
+use tombolo_registry::memory::MemoryStore;
 
 use crate::args::{Format, UpArgs};
 use crate::clock;
@@ -29,17 +32,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Runs the command.
 pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
     let setup = Setup::try_from(&args.sources)?;
-    // Watched before they are read: a change in between is told, not lost.
-    let directories: Vec<PathBuf> = setup.clusters.values().cloned().collect();
-    let watch = Watch::new(&directories);
-    let mut up = Up::start(setup, clock::now()).await?;
-    // Only now, as an input that cannot be read leaves no trace.
-    let output = args.sources.out.as_deref().map(Output::open).transpose();
-    let output = output.map_err(|error| Refusal::failed(chain(&error)))?;
-    up.output = output;
-    up.settle(clock::now()).await?;
+    let registry = MemoryStore::new(Layout::default());
+    let directories = Directories::open(&args, setup, &registry).await?;
     if args.once {
-        let view = up.view();
+        let view = directories.up.view();
         for error in &view.errors {
             print::complain(&error.to_string());
         }
@@ -50,12 +46,44 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
             Exit::NotWell
         });
     }
-    if !args.no_dns {
-        up.servers = Servers::start(args.dns, up.clusterset.names())?;
+    directories.run(&args).await
+}
+
+/// The clusters that are directories, with what watches them.
+pub(crate) struct Directories {
+    up: Up,
+    watch: Watch,
+}
+
+impl Directories {
+    /// Reads all of them and brings them in order.
+    pub(crate) async fn open(
+        args: &UpArgs,
+        setup: Setup,
+        registry: &Arc<MemoryStore>,
+    ) -> Result<Self, Refusal> {
+        // Watched before they are read: a change in between is told, not lost.
+        let directories: Vec<PathBuf> = setup.clusters.values().cloned().collect();
+        let watch = Watch::new(&directories);
+        let mut up = Up::start(setup, clock::now(), registry).await?;
+        // Only now, as an input that cannot be read leaves no trace.
+        let output = args.sources.out.as_deref().map(Output::open).transpose();
+        let output = output.map_err(|error| Refusal::failed(chain(&error)))?;
+        up.output = output;
+        up.settle(clock::now()).await?;
+        Ok(Self { up, watch })
     }
-    let ended = up.watch(watch).await;
-    up.servers.stop().await;
-    ended
+
+    /// Follows them until the process is told to end.
+    pub(crate) async fn run(self, args: &UpArgs) -> Result<Exit, Refusal> {
+        let Self { mut up, watch } = self;
+        if !args.no_dns {
+            up.servers = Servers::start(args.dns, up.clusterset.names())?;
+        }
+        let ended = up.watch(watch).await;
+        up.servers.stop().await;
+        ended
+    }
 }
 
 /// The running clusterset.
@@ -80,7 +108,11 @@ struct Source {
 
 impl Up {
     /// Reads all directories.
-    pub(crate) async fn start(setup: Setup, now: Timestamp) -> Result<Self, Refusal> {
+    pub(crate) async fn start(
+        setup: Setup,
+        now: Timestamp,
+        registry: &Arc<MemoryStore>,
+    ) -> Result<Self, Refusal> {
         let mut strings = Strings::default();
         let mut sources = Vec::new();
         let mut refused = Vec::new();
@@ -106,14 +138,11 @@ impl Up {
         let states = sources
             .iter()
             .map(|source| (&source.cluster, &source.manifests));
-        let mut clusterset = Clusterset::new(
-            &setup.families(states),
-            &setup.vips,
-            Some(&setup.zones),
-            now,
-        )
-        .await
-        .map_err(|error| Refusal::failed(chain(&error)))?;
+        let families = setup.families(states);
+        let (vips, zones) = (&setup.vips, Some(&setup.zones));
+        let mut clusterset = Clusterset::beside(registry, &families, vips, zones, now)
+            .await
+            .map_err(|error| Refusal::failed(chain(&error)))?;
         for source in &sources {
             clusterset.set_manifests(&source.cluster, &source.manifests, now);
         }
@@ -154,6 +183,7 @@ impl Up {
                 failure = self.servers.failed() => return Err(failure),
                 changed = watch.changed(look_again) => self.rescan(&changed, clock::now()),
                 () = sleep_until(self.clusterset.next_due()) => {}
+                () = self.clusterset.changed() => {}
             }
             self.settle(clock::now()).await?;
         }

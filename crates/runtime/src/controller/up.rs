@@ -1,6 +1,8 @@
 //! `tombolo up context:NAME…`: clusters of a kubeconfig joined in one process, without a registry
-//! of their own.
+//! of their own; directories of manifests may be among them.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use tombolo_cluster::api::{
 };
 use tombolo_model::names::ClusterName;
 use tombolo_registry::key::Layout;
-use tombolo_registry::memory::MemoryStore;
+use tombolo_registry::memory::{MemoryRegistry, MemoryStore};
 use tracing::info;
 
 use super::hub;
@@ -20,11 +22,12 @@ use super::settings::{Rules, admin_address};
 use crate::admin::{Admin, Told};
 use crate::args::UpArgs;
 use crate::exit::Exit;
-use crate::input::{Refusal, chain, context_of};
+use crate::input::{Refusal, Setup, chain, context_of};
 use crate::live;
 use crate::logging;
 use crate::print;
 use crate::supervisor::Supervisor;
+use crate::up::Directories;
 
 /// How long tasks have to end.
 const GRACE: Duration = Duration::from_secs(40);
@@ -38,54 +41,31 @@ struct Joined {
     fence: Arc<Fence>,
 }
 
-/// Runs the command for contexts.
+/// Runs the command for contexts, and for the directories beside them.
 pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
-    let sources = &args.sources.sources;
-    let contexts: Vec<String> = sources
-        .iter()
-        .filter_map(|source| context_of(source))
-        .collect();
-    let mut wrong = Vec::new();
-    if contexts.len() != sources.len() {
-        wrong.push("give either directories or contexts: they cannot be mixed yet".to_owned());
-    }
-    let rules = Rules::try_from(&args.rules).map_err(|message| wrong.push(message));
-    let admin = admin_address(&args.admin.admin).map_err(|message| wrong.push(message));
-    let (Ok(rules), Ok(admin)) = (rules, admin) else {
-        return Err(Refusal::usage(wrong));
-    };
-    if !wrong.is_empty() {
-        return Err(Refusal::usage(wrong));
-    }
+    let (rules, admin) = checked(&args)?;
     let level = logging::init(&args.admin)?;
     let told = told_to_stop()?;
-    let identity = identity();
-    let joined = join(&args, contexts, &identity).await?;
     let registry = MemoryStore::new(Layout::default());
+    let setup = Setup::try_from(&args.sources)?;
+    let named: BTreeSet<ClusterName> = setup.clusters.keys().cloned().collect();
+    let directories = if named.is_empty() {
+        None
+    } else {
+        Some(Directories::open(&args, setup, &registry).await?)
+    };
+    let identity = identity();
+    let joined = join(&args, &identity, &named).await?;
     let mut supervisor = Supervisor::default();
     let mut metrics = Metrics::default();
     let (mut listeners, mut servers) = (Vec::new(), Vec::new());
     let mut parts: Vec<Arc<dyn Told>> = Vec::new();
-    for Joined {
-        context,
-        cluster,
-        server,
-        keeper,
-        fence,
-    } in joined
-    {
+    for joined in joined {
+        let (context, cluster) = (&joined.context, joined.cluster.clone());
         print::say(&format!("context {context}: joined as cluster {cluster}"));
-        servers.push((cluster.clone(), server.clone()));
-        let instance = Instance {
-            config: rules.config(cluster.clone()),
-            exports: rules.exports.clone(),
-            imports: rules.imports.clone(),
-            registry: Arc::new(registry.registry(origin(cluster)?)),
-            server,
-            keeper,
-            fence,
-            identity: identity.clone(),
-        };
+        servers.push((cluster.clone(), joined.server.clone()));
+        let registry = registry.registry(origin(cluster)?);
+        let instance = joined.instance(&rules, &identity, registry);
         let running = instance::start(instance, &mut supervisor, &mut metrics);
         listeners.push(running.listener);
         parts.push(running.status);
@@ -100,33 +80,88 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
         };
         serve(address, admin, &mut supervisor).await?;
     }
+    let mut followed = Ok(Exit::Well);
+    let told = async {
+        match directories {
+            // They end when the process is told to, or when they cannot go on.
+            Some(directories) => followed = directories.run(&args).await,
+            None => told.await,
+        }
+    };
     let ended = supervisor.run(told, GRACE).await;
     leave(servers, args.clean).await?;
     ended.map_err(|error| Refusal::failed(chain(&error)))?;
-    Ok(Exit::Well)
+    followed
+}
+
+/// The arguments, checked.
+fn checked(args: &UpArgs) -> Result<(Rules, Option<SocketAddr>), Refusal> {
+    let mut wrong = Vec::new();
+    if args.once {
+        let text = "--once: only with directories; tombolo plan shows contexts as well";
+        wrong.push(text.to_owned());
+    }
+    let rules = Rules::try_from(&args.rules).map_err(|message| wrong.push(message));
+    let admin = admin_address(&args.admin.admin).map_err(|message| wrong.push(message));
+    match (rules, admin) {
+        (Ok(rules), Ok(admin)) if wrong.is_empty() => Ok((rules, admin)),
+        (_, _) => Err(Refusal::usage(wrong)),
+    }
+}
+
+impl Joined {
+    fn instance(
+        self,
+        rules: &Rules,
+        identity: &str,
+        registry: MemoryRegistry,
+    ) -> Instance<MemoryRegistry> {
+        let Self {
+            context: _,
+            cluster,
+            server,
+            keeper,
+            fence,
+        } = self;
+        Instance {
+            config: rules.config(cluster),
+            exports: rules.exports.clone(),
+            imports: rules.imports.clone(),
+            registry: Arc::new(registry),
+            server,
+            keeper,
+            fence,
+            identity: identity.to_owned(),
+        }
+    }
 }
 
 /// Takes the Lease in every cluster; where one is held, all are given back.
 async fn join(
     args: &UpArgs,
-    contexts: Vec<String>,
     identity: &str,
+    directories: &BTreeSet<ClusterName>,
 ) -> Result<Vec<Joined>, Refusal> {
     let mut joined: Vec<Joined> = Vec::new();
     let mut problems = Vec::new();
-    for context in contexts {
+    let sources = args.sources.sources.iter();
+    for context in sources.filter_map(|source| context_of(source)) {
         match join_one(args, &context, identity).await {
-            Ok(one) => match joined.iter().find(|other| other.cluster == one.cluster) {
-                Some(other) => {
+            Ok(one) => {
+                let cluster = &one.cluster;
+                if let Some(other) = joined.iter().find(|other| other.cluster == *cluster) {
                     problems.push(format!(
-                        "contexts {} and {context} are both cluster {}: give one of them another \
-                         name by a ClusterProperty",
-                        other.context, one.cluster
+                        "contexts {} and {context} are both cluster {cluster}: give one of them \
+                         another name by a ClusterProperty",
+                        other.context
                     ));
-                    joined.push(one);
+                } else if directories.contains(cluster) {
+                    problems.push(format!(
+                        "context {context} and a directory are both cluster {cluster}"
+                    ));
                 }
-                None => joined.push(one),
-            },
+                joined.push(one);
+            }
             Err(problem) => problems.push(format!("context {context}: {problem}")),
         }
     }

@@ -41,7 +41,8 @@ async fn up(root: &std::path::Path) -> Up {
         },
     })
     .unwrap();
-    let mut up = Up::start(setup, "2026-02-01T00:00:00Z".parse().unwrap())
+    let registry = MemoryStore::new(Layout::default());
+    let mut up = Up::start(setup, "2026-02-01T00:00:00Z".parse().unwrap(), &registry)
         .await
         .unwrap();
     up.settle("2026-02-01T00:00:00Z".parse().unwrap())
