@@ -1,11 +1,54 @@
-//! Tombolo on real clusters: real API servers, real pods, plain kube-proxy. One testbed and one
-//! `tombolo up` for all tests, each of which has a namespace of its own. They run one after
-//! another, and only with `--ignored` (`make e2e`), as they need root and minutes.
+//! Tombolo on real clusters: real API servers, real pods, plain kube-proxy. Only with `--ignored`
+//! (`make e2e`), as they need root and minutes.
+//!
+//! Three testbeds serve all tests, each started for the first test that needs it:
+//!
+//! | testbed | clusters | its tests |
+//! |---|---|---|
+//! | [`world`] | three with a node each, joined by one `tombolo up` | some at a time, each in a namespace of its own; those that stop something alone |
+//! | [`plain`] | of all families, without nodes | one after another, each with a `tombolo up` of its own |
+//! | [`fragile`] | two without nodes that are broken in every way | one after another |
+//!
+//! The three go on side by side.
 
+#[path = "e2e/access.rs"]
+mod access;
+#[path = "e2e/cases.rs"]
+mod cases;
+#[path = "e2e/crds.rs"]
+mod crds;
+#[path = "e2e/families.rs"]
+mod families;
 #[path = "e2e/faults.rs"]
 mod faults;
+#[path = "e2e/fragile.rs"]
+mod fragile;
+#[path = "e2e/gvr.rs"]
+mod gvr;
+#[path = "e2e/headless.rs"]
+mod headless;
+#[path = "e2e/kit.rs"]
+mod kit;
+#[path = "e2e/lane.rs"]
+mod lane;
+#[path = "e2e/leader.rs"]
+mod leader;
+#[path = "e2e/loops.rs"]
+mod loops;
+#[path = "e2e/mixed.rs"]
+mod mixed;
+#[path = "e2e/namespaces.rs"]
+mod namespaces;
 #[path = "e2e/objects.rs"]
 mod objects;
+#[path = "e2e/plain.rs"]
+mod plain;
+#[path = "e2e/pod.rs"]
+mod pod;
+#[path = "e2e/ports.rs"]
+mod ports;
+#[path = "e2e/process.rs"]
+mod process;
 #[path = "e2e/traffic.rs"]
 mod traffic;
 #[path = "e2e/world.rs"]
@@ -16,45 +59,120 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use libtest_mimic::{Arguments, Failed, Trial};
-use parking_lot::Mutex;
+use tombolo_testbed::Progress;
 
+use crate::fragile::Fragile;
+use crate::lane::Lane;
+use crate::plain::Plain;
 use crate::world::World;
 
 /// A test: its name, and what it does in a namespace of its own.
-type Test = (&'static str, fn(&mut World, &str) -> Result<()>);
+type Test = (&'static str, fn(&World, &str) -> Result<()>);
+/// The same for one that stops what others need.
+type Alone = (&'static str, fn(&mut World, &str) -> Result<()>);
+/// A test on clusters that may be broken.
+type Breaking = (&'static str, fn(&Fragile) -> Result<()>);
 
-const TESTS: &[&[Test]] = &[traffic::TESTS, objects::TESTS, faults::TESTS];
+const BESIDE: &[&[Test]] = &[
+    traffic::TESTS,
+    ports::TESTS,
+    headless::TESTS,
+    namespaces::TESTS,
+    objects::TESTS,
+    access::TESTS,
+];
+const ALONE: &[&[Alone]] = &[pod::TESTS, loops::ALONE];
+const BREAKING: &[&[Breaking]] = &[
+    crds::TESTS,
+    faults::TESTS,
+    gvr::TESTS,
+    leader::TESTS,
+    loops::TESTS,
+    mixed::TESTS,
+];
 
-type Shared = Arc<Mutex<Option<World>>>;
+/// Tests beside each other on the joined clusters: two cores do, as they mostly wait.
+const BESIDE_MAX: usize = 4;
+
+/// The testbeds.
+struct Lanes {
+    world: Lane<World>,
+    plain: Lane<Plain>,
+    fragile: Lane<Fragile>,
+}
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // Tests of failures would disturb others.
-    arguments.test_threads = Some(1);
-    let shared = Shared::default();
-    let trials = TESTS.iter().flat_map(|tests| tests.iter());
-    let trials = trials
-        .map(|test| trial(*test, Arc::clone(&shared)))
-        .collect();
+    let lanes = Arc::new(Lanes {
+        world: Lane::new(BESIDE_MAX, World::start),
+        plain: Lane::new(1, Plain::start),
+        fragile: Lane::new(1, Fragile::start),
+    });
+    let trials = trials(&lanes)
+        .unwrap_or_else(|error| vec![Trial::test("read", move || Err(failed(&error)))]);
+    // A thread for each, most of which wait for their turn.
+    arguments.test_threads = Some(trials.len());
     let conclusion = libtest_mimic::run(&arguments, trials);
-    // Stops the testbed.
-    drop(shared.lock().take());
+    // Stops the testbeds.
+    drop(lanes);
     conclusion.exit_code()
 }
 
-fn trial((name, test): Test, shared: Shared) -> Trial {
-    Trial::test(name, move || {
-        let mut guard = shared.lock();
-        let world = match &mut *guard {
-            Some(world) => world,
-            none => none.insert(World::start().map_err(|error| failed(&error))?),
-        };
-        let namespace = name.replace('_', "-");
-        let result = world.in_namespace(&namespace, test);
-        let result = result.with_context(|| world.log_tail());
-        result.map_err(|error| failed(&error))
-    })
-    .with_ignored_flag(true)
+fn trials(lanes: &Arc<Lanes>) -> Result<Vec<Trial>> {
+    let mut trials = Vec::new();
+    for case in cases::all()? {
+        let name = format!("e2e_case_{}", case.name());
+        trials.push(trial(&name, lanes, move |lanes| {
+            lanes.plain.alone(|plain| cases::run(plain, &case))
+        }));
+    }
+    trials.push(trial(families::NAME, lanes, |lanes| {
+        lanes.plain.alone(|plain| families::run(plain))
+    }));
+    for (name, test) in BREAKING.iter().copied().flatten().copied() {
+        trials.push(trial(name, lanes, move |lanes| {
+            lanes.fragile.alone(|fragile| fragile.run(test))
+        }));
+    }
+    for (name, test) in ALONE.iter().copied().flatten().copied() {
+        trials.push(trial(name, lanes, move |lanes| {
+            lanes.world.alone(|world| {
+                let namespace = name.replace('_', "-");
+                world.wait_tidy()?;
+                for cluster in world.testbed.clusters() {
+                    cluster.create_namespace(&namespace)?;
+                }
+                let result = test(world, &namespace);
+                result.with_context(|| world.log_tail())
+            })
+        }));
+    }
+    for (name, test) in BESIDE.iter().copied().flatten().copied() {
+        trials.push(trial(name, lanes, move |lanes| {
+            lanes.world.beside(|world| {
+                let result = world.in_namespace(&name.replace('_', "-"), |ns| test(world, ns));
+                result.with_context(|| world.log_tail())
+            })
+        }));
+    }
+    Ok(trials)
+}
+
+fn trial(
+    name: &str,
+    lanes: &Arc<Lanes>,
+    run: impl FnOnce(&Lanes) -> Result<()> + Send + 'static,
+) -> Trial {
+    let lanes = Arc::clone(lanes);
+    let named = name.to_owned();
+    let run = move || {
+        run(&lanes).map_err(|error| {
+            // At once, as the whole takes minutes.
+            Progress::stderr().say(format!("{named}: {error:#}"));
+            failed(&error)
+        })
+    };
+    Trial::test(name, run).with_ignored_flag(true)
 }
 
 fn failed(error: &anyhow::Error) -> Failed {

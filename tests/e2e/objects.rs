@@ -1,90 +1,57 @@
-//! What stands in the API: conflicts, headless imports, strangers' objects, repaired slices.
+//! What stands in the API: conflicts, strangers' objects, repaired ones.
 
 use anyhow::{Context as _, Result, ensure};
 
 use crate::Test;
-use crate::world::{
-    World, apply, condition, deploy, deployment, eventually, export, kubectl, list, object, pods,
-    rollout, service, slices, text, unexport, wait_condition, wait_import,
+use crate::kit::{
+    apply, by_hand, deploy, derived, eventually, export, kubectl, object, rollout, service, slices,
+    text, texts, unexport, wait_condition, wait_gone, wait_import,
 };
+use crate::world::World;
 
 pub(crate) const TESTS: &[Test] = &[
-    ("e2e_conflicts_show_on_both_sides_and_go", conflicts),
-    ("e2e_headless_slices_have_hostnames", headless),
+    ("e2e_conflicts_show_on_all_sides_and_go", conflicts),
     ("e2e_a_strangers_derived_service_is_left_alone", stranger),
     ("e2e_edited_and_deleted_objects_are_put_right", repairs),
-    (
-        "e2e_a_namespace_made_later_gets_its_imports",
-        late_namespace,
-    ),
+    ("e2e_an_import_made_by_hand_is_adopted", adopted),
 ];
 
-fn conflicts(world: &mut World, ns: &str) -> Result<()> {
-    let (east, west) = (world.east(), world.west());
+fn conflicts(world: &World, ns: &str) -> Result<()> {
+    let (east, north, west) = (world.east(), world.north(), world.west());
+    let show = |wanted: [&str; 3], part: &str| {
+        for cluster in [east, west] {
+            let export = wait_condition(cluster, ns, ["serviceexport", "web"], wanted)?;
+            let message = export["status"]["conditions"].to_string();
+            ensure!(message.contains(part), "{message}");
+        }
+        Ok::<_, anyhow::Error>(())
+    };
     apply(east, ns, &service("web", ""))?;
     let other = service("web", "").replace("port: 80", "port: 81");
     apply(west, ns, &other)?;
     export(east, ns, "web")?;
-    wait_condition(
-        east,
-        ns,
-        ["serviceexport", "web"],
-        ["Ready", "True", "Exported"],
-    )?;
+    let wanted = ["Ready", "True", "Exported"];
+    wait_condition(east, ns, ["serviceexport", "web"], wanted)?;
     export(west, ns, "web")?;
-    for cluster in [east, west] {
-        let wanted = ["Conflict", "True", "PortConflict"];
-        let export = wait_condition(cluster, ns, ["serviceexport", "web"], wanted)?;
-        let message = export["status"]["conditions"].to_string();
-        ensure!(message.contains("1/2 clusters disagree"), "{message}");
-    }
+    show(
+        ["Conflict", "True", "PortConflict"],
+        "1/2 clusters disagree",
+    )?;
     // Not by `apply`, which mixes up ports of one number and two protocols.
     let args = ["-n", ns, "replace", "-f", "-"];
+    let sticky = service("web", "  sessionAffinity: ClientIP\n");
+    west.kubectl_with_input(&args, &sticky)?;
+    let wanted = ["Conflict", "True", "SessionAffinityConflict"];
+    show(wanted, "1/2 clusters disagree")?;
     west.kubectl_with_input(&args, &service("web", ""))?;
-    for cluster in [east, west] {
-        let wanted = ["Conflict", "False", "NoConflicts"];
-        wait_condition(cluster, ns, ["serviceexport", "web"], wanted)?;
-    }
+    show(["Conflict", "False", "NoConflicts"], "")?;
+    wait_import(north, ns, "web")?;
     unexport(east, ns, "web")?;
-    unexport(west, ns, "web")
+    unexport(west, ns, "web")?;
+    wait_gone(north, ns, "web")
 }
 
-fn headless(world: &mut World, ns: &str) -> Result<()> {
-    let (east, west) = (world.east(), world.west());
-    let set = deployment("db", 2)
-        .replace("kind: Deployment", "kind: StatefulSet")
-        .replace("  replicas: 2", "  serviceName: db\n  replicas: 2");
-    apply(east, ns, &service("db", "  clusterIP: None\n"))?;
-    apply(east, ns, &set)?;
-    export(east, ns, "db")?;
-    let ips = wait_import(west, ns, "db")?;
-    ensure!(
-        ips.is_empty(),
-        "headless imports have no addresses: {ips:?}"
-    );
-    eventually("ready endpoints with hostnames", || {
-        let mut names = Vec::new();
-        for slice in slices(west, ns, "db")? {
-            ensure!(slice["metadata"]["labels"]["service.kubernetes.io/headless"] == "");
-            for endpoint in slice["endpoints"].as_array().into_iter().flatten() {
-                if endpoint["conditions"]["ready"] == true {
-                    names.push((text(&slice["addressType"]), text(&endpoint["hostname"])));
-                }
-            }
-        }
-        names.sort();
-        let wanted = [
-            ("IPv4", "db-0"),
-            ("IPv4", "db-1"),
-            ("IPv6", "db-0"),
-            ("IPv6", "db-1"),
-        ];
-        Ok(names == wanted.map(|(family, name)| (family.to_owned(), name.to_owned())))
-    })?;
-    unexport(east, ns, "db")
-}
-
-fn stranger(world: &mut World, ns: &str) -> Result<()> {
+fn stranger(world: &World, ns: &str) -> Result<()> {
     let (east, west) = (world.east(), world.west());
     apply(east, ns, &service("web", ""))?;
     export(east, ns, "web")?;
@@ -93,10 +60,7 @@ fn stranger(world: &mut World, ns: &str) -> Result<()> {
     let annotation = "multicluster.kubernetes.io/derived-service";
     let derived = text(&import["metadata"]["annotations"][annotation]);
     unexport(east, ns, "web")?;
-    eventually("the import goes", || {
-        Ok(object(west, ns, "serviceimport", "web")?.is_none()
-            && object(west, ns, "service", &derived)?.is_none())
-    })?;
+    wait_gone(west, ns, "web")?;
     apply(west, ns, &service(&derived, ""))?;
     let theirs = object(west, ns, "service", &derived)?;
     export(east, ns, "web")?;
@@ -115,11 +79,10 @@ fn stranger(world: &mut World, ns: &str) -> Result<()> {
         "it was changed"
     );
     kubectl(west, ns, &["delete", "service", &derived])?;
-    wait_import(west, ns, "web")?;
-    unexport(east, ns, "web")
+    wait_import(west, ns, "web").map(drop)
 }
 
-fn repairs(world: &mut World, ns: &str) -> Result<()> {
+fn repairs(world: &World, ns: &str) -> Result<()> {
     let (east, west) = (world.east(), world.west());
     deploy(east, ns, "web", 1)?;
     rollout(east, ns, "web")?;
@@ -144,32 +107,52 @@ fn repairs(world: &mut World, ns: &str) -> Result<()> {
     kubectl(west, ns, &["delete", "endpointslice", &name])?;
     eventually("the deleted slice is back", ready)?;
 
-    let derived = "multicluster.kubernetes.io/service-name";
-    kubectl(west, ns, &["delete", "service", "-l", derived])?;
+    let of_import = "multicluster.kubernetes.io/service-name";
+    kubectl(west, ns, &["delete", "service", "-l", of_import])?;
     eventually("the derived Service is back with its addresses", || {
-        let services = list(west, ns, "services", derived)?;
+        let services = derived(west, ns)?;
         let addresses = services
             .first()
-            .map(|service| service["spec"]["clusterIPs"].clone());
-        Ok(addresses == Some(serde_json::json!(ips)))
+            .map(|service| texts(&service["spec"]["clusterIPs"]));
+        Ok(addresses.as_ref() == Some(&ips))
     })?;
-    ensure!(pods(east, ns, "web")?.len() == 1);
-    unexport(east, ns, "web")
+
+    kubectl(west, ns, &["delete", "serviceimport", "web"])?;
+    eventually("the import is back, and all that it owns", || {
+        let import = object(west, ns, "serviceimport", "web")?;
+        let uid = import.map(|import| text(&import["metadata"]["uid"]));
+        let owned = |object: &serde_json::Value| {
+            let owner = &object["metadata"]["ownerReferences"][0]["uid"];
+            uid.as_ref() == Some(&text(owner))
+        };
+        let (services, slices) = (derived(west, ns)?, slices(west, ns, "web")?);
+        Ok(services.len() == 1 && slices.len() == 2 && services.iter().chain(&slices).all(owned))
+    })?;
+    wait_import(west, ns, "web").map(drop)
 }
 
-fn late_namespace(world: &mut World, ns: &str) -> Result<()> {
+/// One without an export is never touched, one with an export is taken over.
+fn adopted(world: &World, ns: &str) -> Result<()> {
     let (east, west) = (world.east(), world.west());
-    let late = format!("{ns}-x");
-    east.create_namespace(&late)?;
-    apply(east, &late, &service("web", ""))?;
-    export(east, &late, "web")?;
-    let wanted = ["Ready", "True", "Exported"];
-    let export = wait_condition(east, &late, ["serviceexport", "web"], wanted)?;
-    ensure!(condition(&export, "Valid") == Some(("True".into(), "Valid".into())));
-    west.create_namespace(&late)?;
-    wait_import(west, &late, "web")?;
-    for cluster in [west, east] {
-        cluster.kubectl(&["delete", "namespace", &late, "--timeout=60s"])?;
+    for name in ["lonely", "web"] {
+        let import = format!(
+            "apiVersion: multicluster.x-k8s.io/v1beta1
+kind: ServiceImport
+metadata: {{name: {name}}}
+spec: {{type: ClusterSetIP, ports: [{{port: 7}}]}}
+"
+        );
+        apply(west, ns, &import)?;
     }
+    let lonely = object(west, ns, "serviceimport", "lonely")?;
+    apply(east, ns, &by_hand("web", &["IPv4"], ""))?;
+    export(east, ns, "web")?;
+    let ips = wait_import(west, ns, "web")?;
+    ensure!(!ips.is_empty());
+    let import = object(west, ns, "serviceimport", "web")?.context("no import")?;
+    ensure!(import["spec"]["ports"][0]["port"] == 80, "{import}");
+    unexport(east, ns, "web")?;
+    wait_gone(west, ns, "web")?;
+    ensure!(object(west, ns, "serviceimport", "lonely")? == lonely);
     Ok(())
 }

@@ -71,6 +71,23 @@ impl World {
         Ok(world)
     }
 
+    /// What API servers hold: of all objects of a cluster, ServiceExports count and what carries
+    /// Tombolo's mark.
+    pub fn of_clusters(clusters: impl IntoIterator<Item = (String, Vec<Value>)>) -> Result<Self> {
+        let mut world = Self::default();
+        for (cluster, objects) in clusters {
+            let mut held = Held::default();
+            for object in objects {
+                let mark = object["metadata"]["labels"][keys::MANAGED_BY].as_str();
+                if object["kind"] == "ServiceExport" || mark == Some("tombolo") {
+                    held.add(object).with_context(|| cluster.clone())?;
+                }
+            }
+            world.clusters.insert(cluster, held);
+        }
+        Ok(world)
+    }
+
     /// Whether a run that wrote this has nothing to complain about: every ServiceExport is valid,
     /// published and in agreement, every ServiceImport is ready.
     pub fn is_well(&self) -> bool {
