@@ -1,6 +1,6 @@
 //! The admin endpoint: /healthz, /readyz, /metrics, /debug/state and /log-level.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
@@ -37,12 +37,18 @@ pub(crate) struct Admin {
     pub(crate) level: Level,
 }
 
-/// Binds the endpoint's address.
+/// Binds the endpoint's address. `[::]` takes IPv4 too, and takes it alone on a host without IPv6,
+/// so that one manifest is for clusters of every family.
 ///
 /// # Errors
 /// When the address cannot be bound.
 pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, std::io::Error> {
-    TcpListener::bind(address).await
+    match TcpListener::bind(address).await {
+        Err(_no_ipv6) if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    }
 }
 
 /// Serves until it is dropped.

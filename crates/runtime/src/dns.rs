@@ -9,6 +9,7 @@
 //! It answers from the start: SERVFAIL for its zones until both kinds were listed, then with the
 //! last state, however long the API server is away.
 
+mod descriptors;
 mod feed;
 mod metrics;
 pub(crate) mod settings;
@@ -99,6 +100,7 @@ fn listen(
     metrics: &Arc<Metrics>,
     supervisor: &mut Supervisor,
 ) -> Result<(), Refusal> {
+    descriptors::take_all(&settings.limits, settings.listen.len());
     let limits = settings.limits.clone();
     let server = Server::bind(&settings.listen, limits, names.live(), Arc::clone(metrics));
     let server = server.map_err(|error| Refusal::failed(format!("--listen: {}", chain(&error))))?;

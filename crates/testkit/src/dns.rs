@@ -1,6 +1,8 @@
 //! A DNS client for tests: one question, one answer, decoded by a library that the server under
 //! test does not answer with.
 
+pub mod resolver;
+
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;

@@ -22,6 +22,7 @@ pub mod ops;
 pub mod oracle;
 pub mod play;
 pub mod registry;
+pub mod scripted_api;
 pub mod seen;
 pub mod shapes;
 pub mod site;

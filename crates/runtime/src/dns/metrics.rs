@@ -154,7 +154,9 @@ fn latency(encoder: &mut DescriptorEncoder<'_>, counts: &MetricsSnapshot) -> Enc
     let bounds = LATENCY_BUCKETS_MICROS
         .iter()
         .map(|micros| Duration::from_micros(*micros));
-    let bounds = bounds.map(|bound| bound.as_secs_f64()).chain([f64::MAX]);
+    let bounds = bounds
+        .map(|bound| bound.as_secs_f64())
+        .chain([f64::INFINITY]);
     let buckets: Vec<(f64, u64)> = bounds.zip(counts.latency.iter().copied()).collect();
     let total = counts.latency.iter().sum();
     metric.encode_histogram::<NoLabelSet>(counts.latency_sum.as_secs_f64(), total, &buckets, None)
