@@ -17,6 +17,8 @@ mod access;
 mod cases;
 #[path = "e2e/crds.rs"]
 mod crds;
+#[path = "e2e/dns.rs"]
+mod dns;
 #[path = "e2e/families.rs"]
 mod families;
 #[path = "e2e/faults.rs"]
@@ -81,7 +83,7 @@ const BESIDE: &[&[Test]] = &[
     objects::TESTS,
     access::TESTS,
 ];
-const ALONE: &[&[Alone]] = &[pod::TESTS, loops::ALONE];
+const ALONE: &[&[Alone]] = &[dns::TESTS, pod::TESTS, loops::ALONE];
 const BREAKING: &[&[Breaking]] = &[
     crds::TESTS,
     faults::TESTS,

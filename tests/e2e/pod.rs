@@ -91,6 +91,7 @@ fn run(world: &World, ns: &str) -> Result<()> {
         .status()?;
     ensure!(status.success(), "strip: {status}");
     let image = ImageSpec {
+        entrypoint: Vec::new(),
         name: "localhost/tombolo:1".into(),
         programs: vec![program],
         scripts: Vec::new(),

@@ -252,6 +252,7 @@ impl Image {
             name: self.name,
             programs: self.programs,
             scripts: Vec::new(),
+            entrypoint: Vec::new(),
             command: self.command,
         };
         Testbed::attach(&state_folder(self.state)?)?.import(&image)

@@ -38,6 +38,8 @@ pub struct ImageSpec {
     pub programs: Vec<PathBuf>,
     /// Scripts: name and text, put into /usr/bin.
     pub scripts: Vec<(String, String)>,
+    /// What a pod's arguments are given to; empty where `command` runs by itself.
+    pub entrypoint: Vec<String>,
     /// What runs unless the pod says otherwise.
     pub command: Vec<String>,
 }
@@ -59,6 +61,7 @@ impl ImageSpec {
                 ("reply".into(), include_str!("image/reply.sh").into()),
                 ("ask".into(), include_str!("image/ask.sh").into()),
             ],
+            entrypoint: Vec::new(),
             command: vec!["answer".into(), "8080".into()],
         })
     }
@@ -68,6 +71,7 @@ impl ImageSpec {
             name: PAUSE_IMAGE.into(),
             programs: Vec::new(),
             scripts: Vec::new(),
+            entrypoint: Vec::new(),
             command: vec!["/bin/busybox".into(), "sleep".into(), "infinity".into()],
         }
     }
@@ -156,6 +160,7 @@ impl ImageSpec {
             "os": "linux",
             "config": {
                 "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+                "Entrypoint": self.entrypoint,
                 "Cmd": self.command,
             },
             "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]},
