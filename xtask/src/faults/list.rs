@@ -21,6 +21,7 @@ const MERGE: &str = "crates/model/src/merge.rs";
 const ENDPOINT: &str = "crates/model/src/endpoint.rs";
 const EXPORT: &str = "crates/model/src/export.rs";
 const CHECK: &str = "crates/model/src/check.rs";
+const CONTENTS: &str = "crates/model/src/contents.rs";
 const IMPORT: &str = "crates/model/src/import.rs";
 const MIRROR: &str = "crates/model/src/mirror.rs";
 const PACKING: &str = "crates/model/src/packing.rs";
@@ -34,7 +35,7 @@ const SLICES: &str = "crates/model/src/engine/slices.rs";
 const PUBLISH: &str = "crates/model/src/engine/publish.rs";
 
 /// All of them.
-pub(super) const FAULTS: [Fault; 42] = [
+pub(super) const FAULTS: [Fault; 44] = [
     fault(
         "wrong tie-break: of equal times the greater cluster name is older",
         MERGE,
@@ -116,8 +117,20 @@ pub(super) const FAULTS: [Fault; 42] = [
     fault(
         "addresses forgotten",
         IMPORT,
-        "if !addresses.is_empty() {",
-        "if false {",
+        "if addresses.is_empty() {",
+        "if true {",
+    ),
+    fault(
+        "labels that are not wanted any more kept",
+        IMPORT,
+        "present.len() == given().count() + own.len()\n            && given()",
+        "given()",
+    ),
+    fault(
+        "a slice of other ports taken for the wanted one",
+        CONTENTS,
+        "*ports == new.ports\n                && (std",
+        "(std",
     ),
     fault(
         "addresses in another order than families",
