@@ -140,8 +140,11 @@ impl Output {
     }
 
     /// Writes what these clusters hold, and removes every other file of an earlier run. Files that
-    /// would not change are not touched.
+    /// would not change are not touched. A directory that was taken away is made anew.
     pub fn write(&mut self, clusters: &[&Store]) -> Result<Written, OutputError> {
+        if !self.root.join(OUTPUT_MARKER).exists() {
+            *self = Self::open(&self.root)?;
+        }
         let mut wanted = BTreeMap::new();
         for store in clusters {
             for (service, objects) in by_service(store) {

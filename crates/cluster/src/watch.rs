@@ -6,7 +6,8 @@
 //! each directory, and a lost event costs nothing as long as another one comes.
 //!
 //! A directory that cannot be watched (no inotify, a limit reached, not there at the moment) is
-//! polled: it counts as changed every [`POLL`], until it can be watched.
+//! polled: it counts as changed every [`POLL`], until it can be watched. As often it is looked
+//! whether another directory stands under a watched one's path.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,7 @@ use std::time::Duration;
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
 /// How often a directory that is not watched is looked at: as fast as a person expects an effect,
@@ -107,32 +108,38 @@ impl Watch {
     /// Waits until something may have changed below a directory, and tells below which, by index.
     /// With `look_again` all of them after that time. Dropping the future loses nothing.
     pub async fn changed(&mut self, look_again: Option<Duration>) -> Vec<usize> {
-        let all = || (0..self.directories.len()).collect();
-        let poll = (!self.is_complete()).then_some(POLL);
-        let wait = match (look_again, poll) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        let told = self.told.clone();
-        let mut counts = self.counts.clone();
-        let first = counts.wait_for(|counts| *counts != told);
-        let first_happened = match wait {
-            Some(wait) => timeout(wait, first).await.ok().map(|seen| seen.map(drop)),
-            None => Some(first.await.map(drop)),
-        };
-        match first_happened {
-            Some(Ok(())) => {}
-            // Nobody counts any more: only time tells.
-            Some(Err(_)) => {
-                tokio::time::sleep(wait.unwrap_or(POLL)).await;
-                return all();
+        let all: Vec<usize> = (0..self.directories.len()).collect();
+        let look_again = look_again.map(|after| Instant::now() + after);
+        loop {
+            let poll = Instant::now() + POLL;
+            let until = look_again.map_or(poll, |at| at.min(poll));
+            let told = self.told.clone();
+            let mut counts = self.counts.clone();
+            let first = timeout_at(until, counts.wait_for(|counts| *counts != told)).await;
+            match first.map(|counted| counted.map(drop)) {
+                Ok(Ok(())) => return self.told(settled(&mut counts).await),
+                // Nobody counts any more: only time tells.
+                Ok(Err(_)) => {
+                    tokio::time::sleep_until(until).await;
+                    return all;
+                }
+                Err(_) if look_again.is_some_and(|at| at <= Instant::now()) => return all,
+                Err(_) => {}
             }
-            None if look_again.is_some_and(|look_again| Some(look_again) == wait) => {
-                return all();
+            // Nothing is heard of a directory that is replaced from above, by a rename of its
+            // parent or a link that leads elsewhere.
+            for index in &all {
+                self.check_identity(*index);
             }
-            None => return self.attach_missing(),
+            let missing = self.attach_missing();
+            if !missing.is_empty() {
+                return missing;
+            }
         }
-        let counts = settled(&mut counts).await;
+    }
+
+    /// Which directories have changed by these counts.
+    fn told(&mut self, counts: Counts) -> Vec<usize> {
         let mut changed: Vec<usize> = (0..counts.len())
             .filter(|index| counts[*index] != self.told[*index])
             .collect();

@@ -80,6 +80,8 @@ impl TreeError {
 pub struct Scan {
     /// How many files were read, as they had changed, or are gone.
     pub files_changed: usize,
+    /// Whether other directories than before cannot be listed.
+    pub problems_changed: bool,
     /// Whether a file seems to be being written, so that another scan is needed soon even if
     /// nothing else happens.
     pub unsettled: bool,
@@ -169,6 +171,7 @@ impl Tree {
             scan.unsettled |= new.settle(last, now);
             self.files.insert(path, new);
         }
+        scan.problems_changed = self.problems != walk.problems;
         self.problems = walk.problems;
         self.links = walk.links;
         scan

@@ -3,6 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use jiff::Timestamp;
+use tokio::time::timeout;
 
 use super::*;
 use crate::convert::Strings;

@@ -78,7 +78,9 @@ impl Walk {
         self.problems.push(Problem {
             file: directory.as_path().into(),
             place: None,
-            reason: format!("the directory cannot be listed: {error}"),
+            reason: format!(
+                "the directory cannot be listed: {error}; what it held before stays in use"
+            ),
         });
         self.unlisted.push(directory);
     }
