@@ -198,6 +198,27 @@ fn a_namespace_that_is_not_global_takes_no_part() {
 }
 
 #[test]
+fn the_rules_are_those_of_a_controller() {
+    let tree = two_clusters();
+    let clusters = tree.arg("clusters");
+    let with = |code: i32, options: &[&str]| {
+        let report = report(code, &[&[clusters.as_str()], options].concat());
+        (imports(&report, "west"), report)
+    };
+    assert_eq!(with(2, &["--namespaces", "team=a"]).0, [""; 0]);
+    assert_eq!(with(2, &["--global-by-default", "false"]).0, [""; 0]);
+    let out = tree.arg("out");
+    let options = ["--derived-names", "suffix", "--endpoint-slices", "none"];
+    let (imports, report) = with(0, &[&options[..], &["--out", &out]].concat());
+    assert_eq!(imports, ["shop/web"]);
+    let import = &cluster(&report, "west")["imports"][0];
+    assert_eq!(import["endpoints"], 0, "{import}");
+    let written = contents(&tree.path("out/west")).unwrap();
+    let names = |text: &[u8]| String::from_utf8_lossy(text).contains("name: web-clusterset");
+    assert!(written.values().any(|text| names(text)), "{written:?}");
+}
+
+#[test]
 fn exports_without_a_time_come_after_all_that_have_one() {
     let sticky = "spec:\n  sessionAffinity: ClientIP\n";
     let timed = manifest::exported("shop", "web", 25, "10.2.0.1");

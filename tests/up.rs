@@ -356,6 +356,76 @@ fn addresses_come_from_the_range_that_is_given() {
 }
 
 #[test]
+fn a_directory_that_is_replaced_from_above_is_read_anew() {
+    let tree = two_clusters();
+    let mut up = up(&tree);
+    expect_addresses(&mut up, &tree, &["10.1.0.1"]);
+    for (file, text) in [
+        (
+            "next/east/web.yaml",
+            manifest::exported("shop", "web", 5, "10.1.0.9"),
+        ),
+        ("next/west/shop.yaml", manifest::namespace("shop")),
+    ] {
+        tree.put(file, &text).unwrap();
+    }
+    fs::rename(tree.path("clusters"), tree.path("last")).unwrap();
+    fs::rename(tree.path("next"), tree.path("clusters")).unwrap();
+    expect_addresses(&mut up, &tree, &["10.1.0.9"]);
+    // And that one is followed.
+    let more = manifest::slice("shop", "web", &["10.1.0.2"]).replace("web-1", "web-2");
+    tree.put("clusters/east/more.yaml", &more).unwrap();
+    expect_addresses(&mut up, &tree, &["10.1.0.2", "10.1.0.9"]);
+    expect_end(up);
+}
+
+#[test]
+fn directories_that_come_and_go_are_told_and_nothing_is_withdrawn() {
+    let tree = two_clusters();
+    let mut up = up(&tree);
+    expect_addresses(&mut up, &tree, &["10.1.0.1"]);
+    fs::rename(tree.path("clusters/east"), tree.path("away")).unwrap();
+    let mut expect_line = |text: &str| {
+        up.eventually(|up| {
+            let told = up.stderr()?;
+            ensure!(told.contains(text), "no {text:?} in {told}");
+            Ok(())
+        })
+        .unwrap();
+    };
+    expect_line("clusters/east: the directory cannot be listed");
+    tree.put("clusters/rome/shop.yaml", &manifest::namespace("shop"))
+        .unwrap();
+    expect_line("clusters/rome is new");
+    assert_eq!(addresses(&tree).unwrap(), ["10.1.0.1"]);
+    expect_end(up);
+}
+
+#[test]
+fn output_that_is_taken_away_is_written_again() {
+    let tree = two_clusters();
+    let mut up = up(&tree);
+    expect_addresses(&mut up, &tree, &["10.1.0.1"]);
+    fs::remove_dir_all(tree.path("out")).unwrap();
+    let more = manifest::slice("shop", "web", &["10.1.0.2"]).replace("web-1", "web-2");
+    tree.put("clusters/east/more.yaml", &more).unwrap();
+    expect_addresses(&mut up, &tree, &["10.1.0.1", "10.1.0.2"]);
+    // Where that cannot be, it is told, and the rest goes on.
+    fs::remove_dir_all(tree.path("out")).unwrap();
+    tree.put("out", "a file").unwrap();
+    tree.put("clusters/east/more.yaml", "").unwrap();
+    up.eventually(|up| {
+        let told = up.stderr()?;
+        ensure!(told.contains("--out: "), "{told}");
+        Ok(())
+    })
+    .unwrap();
+    fs::remove_file(tree.path("out")).unwrap();
+    expect_addresses(&mut up, &tree, &["10.1.0.1"]);
+    expect_end(up);
+}
+
+#[test]
 fn once_prints_and_writes_what_there_is_and_ends() {
     let tree = two_clusters();
     let args = [

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::controller::settings::{AccessArgs, AdminArgs, ControllerArgs, LeaseArgs, RuleArgs};
+use crate::controller::settings::{AccessArgs, AdminArgs, ControllerArgs, LeaseArgs, ResourceArgs};
 use crate::dns::settings::DnsArgs;
 use crate::dns_stub::DnsStubArgs;
 use crate::registry::RegistryCommandArgs;
 use crate::replicator::ReplicatorArgs;
+use crate::rules::RuleArgs;
 use crate::zones::ZoneArgs;
 
 /// Joins Kubernetes clusters into one clusterset.
@@ -26,7 +27,7 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Plan(PlanArgs),
+    Plan(Box<PlanArgs>),
     Up(Box<UpArgs>),
     Controller(Box<ControllerArgs>),
     Dns(Box<DnsArgs>),
@@ -101,7 +102,7 @@ pub(crate) struct UpArgs {
     pub(crate) lease: LeaseArgs,
 
     #[command(flatten)]
-    pub(crate) rules: RuleArgs,
+    pub(crate) resources: ResourceArgs,
 
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
@@ -156,6 +157,9 @@ pub(crate) struct SourceArgs {
 
     #[command(flatten)]
     pub(crate) zones: ZoneArgs,
+
+    #[command(flatten)]
+    pub(crate) rules: RuleArgs,
 }
 
 /// Forms of output.

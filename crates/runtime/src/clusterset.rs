@@ -16,9 +16,8 @@ use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
 use tombolo_cluster::convert::Rejected;
 use tombolo_cluster::manifest::{Change, Manifests};
-use tombolo_cluster::store::{KINDS, Pool, Store, VipRanges};
+use tombolo_cluster::store::{KINDS, Pool, Store};
 use tombolo_dns::Zones;
-use tombolo_model::config::Config;
 use tombolo_model::engine::Engine;
 use tombolo_model::fleet::{Fleet, FleetInput};
 use tombolo_model::io::{
@@ -36,7 +35,7 @@ use tombolo_registry::memory::{MemoryRegistry, MemoryStore};
 use tombolo_registry::registry::{REGION_DEFAULT, Registry as _};
 use tombolo_registry::session::{Claim, NewSession, Opening, TakeOver};
 
-use crate::input::chain;
+use crate::input::{Setup, chain};
 use crate::names::Names;
 use crate::question::{QueryView, Question};
 use crate::view::{
@@ -91,20 +90,20 @@ impl Clusterset {
     /// A clusterset of clusters without objects; each with the families of its network.
     /// `zones` are those of its DNS, `None` where nobody will ask.
     pub(crate) async fn new(
+        setup: &Setup,
         clusters: &BTreeMap<ClusterName, Vec<IpFamily>>,
-        vips: &VipRanges,
         zones: Option<&Zones>,
         now: Timestamp,
     ) -> Result<Self, ClustersetError> {
         let registry = MemoryStore::new(Layout::default());
-        Self::beside(&registry, clusters, vips, zones, now).await
+        Self::beside(&registry, setup, clusters, zones, now).await
     }
 
     /// The same in a registry that others of this process write too.
     pub(crate) async fn beside(
         registry: &Arc<MemoryStore>,
+        setup: &Setup,
         clusters: &BTreeMap<ClusterName, Vec<IpFamily>>,
-        vips: &VipRanges,
         zones: Option<&Zones>,
         now: Timestamp,
     ) -> Result<Self, ClustersetError> {
@@ -112,7 +111,8 @@ impl Clusterset {
         let pool = Pool::default();
         let mut members = BTreeMap::new();
         for (cluster, families) in clusters {
-            let store = Store::new(cluster.clone(), families.clone(), vips).with_pool(pool.clone());
+            let store =
+                Store::new(cluster.clone(), families.clone(), &setup.vips).with_pool(pool.clone());
             let origin = Origin {
                 region: region.clone(),
                 cluster: cluster.clone(),
@@ -129,7 +129,7 @@ impl Clusterset {
                 KINDS.iter().flat_map(|kind| store.list(*kind)).collect();
             inputs.push_back(Input::Families(families.clone()));
             inputs.push_back(Input::Session(Some(epoch)));
-            let engine = Engine::new(Config::new(cluster.clone()));
+            let engine = Engine::new(setup.rules.config(cluster.clone()));
             let manifests = Manifests::default();
             members.insert(
                 cluster.clone(),

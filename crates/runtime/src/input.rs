@@ -16,6 +16,7 @@ use tombolo_model::service::IpFamily;
 
 use crate::args::SourceArgs;
 use crate::exit::Exit;
+use crate::rules::Rules;
 use crate::view::ErrorView;
 
 /// Why a command cannot begin: what to tell and how to end.
@@ -74,9 +75,12 @@ pub(crate) fn context_of(source: &Path) -> Option<String> {
 /// The checked arguments that `plan` and `up` share.
 #[derive(Debug)]
 pub(crate) struct Setup {
+    /// The directories as they are given: clusters, or one that holds them.
+    directories: Vec<PathBuf>,
     pub(crate) clusters: BTreeMap<ClusterName, PathBuf>,
     pub(crate) vips: VipRanges,
     pub(crate) zones: Zones,
+    pub(crate) rules: Rules,
     families: BTreeMap<ClusterName, Vec<IpFamily>>,
 }
 
@@ -91,6 +95,7 @@ impl TryFrom<&SourceArgs> for Setup {
             families,
             vip_cidr,
             zones,
+            rules,
         } = args;
         let mut wrong = Vec::new();
         let vips = vip_ranges(vip_cidr).unwrap_or_else(|message| {
@@ -101,6 +106,7 @@ impl TryFrom<&SourceArgs> for Setup {
             wrong.append(&mut messages);
             Zones::new([], TTL_DEFAULT_SECS)
         });
+        let rules = Rules::try_from(rules).map_err(|message| wrong.push(message));
         let given: Vec<_> = families
             .iter()
             .filter_map(|text| match cluster_families(text) {
@@ -111,9 +117,10 @@ impl TryFrom<&SourceArgs> for Setup {
                 }
             })
             .collect();
-        if !wrong.is_empty() {
-            return Err(Refusal::usage(wrong));
-        }
+        let rules = match rules {
+            Ok(rules) if wrong.is_empty() => rules,
+            Ok(_) | Err(()) => return Err(Refusal::usage(wrong)),
+        };
         let directories = sources.iter().filter(|source| context_of(source).is_none());
         let directories: Vec<PathBuf> = directories.cloned().collect();
         let clusters = if directories.is_empty() {
@@ -135,9 +142,11 @@ impl TryFrom<&SourceArgs> for Setup {
         }
         if wrong.is_empty() {
             Ok(Self {
+                directories,
                 clusters,
                 vips,
                 zones,
+                rules,
                 families,
             })
         } else {
@@ -147,6 +156,15 @@ impl TryFrom<&SourceArgs> for Setup {
 }
 
 impl Setup {
+    /// The directories that would be clusters now, and were not there at the start.
+    pub(crate) fn newcomers(&self) -> Vec<PathBuf> {
+        let found = find_clusters(&self.directories).unwrap_or_default();
+        let new = found
+            .into_iter()
+            .filter(|(name, _)| !self.clusters.contains_key(name));
+        new.map(|(_, directory)| directory).collect()
+    }
+
     /// Adds what the networks of clusters say themselves, where the user does not.
     pub(crate) fn add_families(&mut self, cluster: ClusterName, families: Vec<IpFamily>) {
         self.families.entry(cluster).or_insert(families);

@@ -20,11 +20,13 @@ mod live;
 mod logging;
 mod metrics;
 mod names;
+mod options;
 mod plan;
 mod print;
 mod question;
 mod registry;
 mod replicator;
+mod rules;
 mod screen;
 mod supervisor;
 mod table;
@@ -34,7 +36,7 @@ mod zones;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::args::{Cli, Command};
 use crate::input::{Refusal, context_of};
@@ -43,8 +45,10 @@ pub use crate::exit::Exit;
 
 /// Runs the program with the arguments of this process.
 pub fn run() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let parsed = Cli::command().try_get_matches();
+    let parsed = parsed.and_then(|m| Cli::from_arg_matches(&m).map(|cli| (cli, m)));
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             let is_asked = !error.use_stderr();
             // Help that nobody can read any more is no failure.
@@ -56,6 +60,9 @@ pub fn run() -> ExitCode {
             };
         }
     };
+    if let Err(refusal) = options::check(&cli.command, &matches) {
+        return refused(refusal);
+    }
     let threads = match &cli.command {
         Command::Dns(args) => args.threads(),
         // One reads while another decides; more would only idle.
@@ -80,7 +87,7 @@ pub fn run() -> ExitCode {
     };
     let result = runtime.block_on(async {
         match cli.command {
-            Command::Plan(args) => plan::run(args).await,
+            Command::Plan(args) => plan::run(*args).await,
             Command::Up(args) if args.sources.sources.iter().any(|s| context_of(s).is_some()) => {
                 controller::run_up(*args).await
             }
@@ -95,11 +102,14 @@ pub fn run() -> ExitCode {
     });
     match result {
         Ok(exit) => exit.into(),
-        Err(Refusal { exit, messages }) => {
-            for message in messages {
-                print::complain(&message);
-            }
-            exit.into()
-        }
+        Err(refusal) => refused(refusal),
     }
+}
+
+/// Says why, and ends.
+fn refused(Refusal { exit, messages }: Refusal) -> ExitCode {
+    for message in messages {
+        print::complain(&message);
+    }
+    exit.into()
 }

@@ -140,7 +140,7 @@ async fn settled(
 ) -> Result<Clusterset, Refusal> {
     let failed = |error: ClustersetError| Refusal::failed(chain(&error));
     let first = states.first().cloned().unwrap_or_default();
-    let mut clusterset = Clusterset::new(&setup.families(&first), &setup.vips, zones, now)
+    let mut clusterset = Clusterset::new(setup, &setup.families(&first), zones, now)
         .await
         .map_err(failed)?;
     for state in states {

@@ -22,7 +22,7 @@ use crate::input::{Refusal, Setup, chain, error_view};
 use crate::print;
 use crate::screen::Screen;
 use crate::up::dns::Servers;
-use crate::view::View;
+use crate::view::{ErrorView, View};
 
 mod dns;
 
@@ -71,7 +71,10 @@ impl Directories {
         let output = output.map_err(|error| Refusal::failed(chain(&error)))?;
         up.output = output;
         up.settle(clock::now()).await?;
-        Ok(Self { up, watch })
+        match up.output_problem.take() {
+            Some(problem) => Err(Refusal::failed(problem)),
+            None => Ok(Self { up, watch }),
+        }
     }
 
     /// Follows them until the process is told to end.
@@ -93,6 +96,10 @@ pub(crate) struct Up {
     sources: Vec<Source>,
     strings: Strings,
     output: Option<Output>,
+    /// Why the objects could not be written out the last time.
+    output_problem: Option<String>,
+    /// Directories of clusters that came after the start.
+    newcomers: Vec<PathBuf>,
     servers: Servers,
 }
 
@@ -139,8 +146,8 @@ impl Up {
             .iter()
             .map(|source| (&source.cluster, &source.manifests));
         let families = setup.families(states);
-        let (vips, zones) = (&setup.vips, Some(&setup.zones));
-        let mut clusterset = Clusterset::beside(registry, &families, vips, zones, now)
+        let zones = Some(&setup.zones);
+        let mut clusterset = Clusterset::beside(registry, &setup, &families, zones, now)
             .await
             .map_err(|error| Refusal::failed(chain(&error)))?;
         for source in &sources {
@@ -152,6 +159,8 @@ impl Up {
             sources,
             strings,
             output: None,
+            output_problem: None,
+            newcomers: Vec::new(),
             servers: Servers::default(),
         })
     }
@@ -167,6 +176,7 @@ impl Up {
         let printed = |result: Result<(), print::PrintError>| {
             result.map_err(|error| Refusal::failed(chain(&error)))
         };
+        let mut look = tokio::time::interval(LOOK_AGAIN);
         printed(screen.open())?;
         loop {
             printed(screen.show(&self.view()))?;
@@ -175,6 +185,7 @@ impl Up {
                 .sources
                 .iter()
                 .any(|source| source.is_unsettled || source.tree.has_links());
+            let is_unsettled = is_unsettled || self.output_problem.is_some();
             let look_again = is_unsettled.then_some(LOOK_AGAIN);
             tokio::select! {
                 biased;
@@ -184,6 +195,10 @@ impl Up {
                 changed = watch.changed(look_again) => self.rescan(&changed, clock::now()),
                 () = sleep_until(self.clusterset.next_due()) => {}
                 () = self.clusterset.changed() => {}
+                _ = look.tick() => {
+                    self.newcomers = self.setup.newcomers();
+                    continue;
+                }
             }
             self.settle(clock::now()).await?;
         }
@@ -200,7 +215,7 @@ impl Up {
             };
             let scan = source.tree.rescan(now, &mut self.strings);
             source.is_unsettled = scan.unsettled;
-            if scan.files_changed > 0 {
+            if scan.files_changed > 0 || scan.problems_changed {
                 (source.manifests, source.problems) = Manifests::of(&source.tree);
                 self.clusterset
                     .set_manifests(&source.cluster, &source.manifests, now);
@@ -220,9 +235,8 @@ impl Up {
         settled.map_err(|error| Refusal::failed(chain(&error)))?;
         if let Some(output) = &mut self.output {
             let stores: Vec<_> = self.clusterset.stores().collect();
-            output
-                .write(&stores)
-                .map_err(|error| Refusal::failed(chain(&error)))?;
+            // The directory may come back, and all that is there goes on without it.
+            self.output_problem = output.write(&stores).err().map(|error| chain(&error));
         }
         Ok(())
     }
@@ -239,6 +253,17 @@ impl Up {
                 .map(|problem| error_view(&source.cluster, problem));
             view.errors.extend(errors);
         }
+        let problem = self.output_problem.iter();
+        let problem = problem.map(|problem| ErrorView::of(&"--out", problem));
+        view.errors.extend(problem);
+        let new = self.newcomers.iter().map(|directory| {
+            let problem = format!(
+                "{} is new: end tombolo up and start it again, and it is a cluster too",
+                directory.display()
+            );
+            ErrorView::of(&"SOURCE", &problem)
+        });
+        view.errors.extend(new);
         view
     }
 }

@@ -65,8 +65,8 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, Refusal> {
     let mut metrics = Metrics::default();
     let instance = Instance {
         config: settings.rules.config(cluster.clone()),
-        exports: settings.rules.exports.clone(),
-        imports: settings.rules.imports.clone(),
+        exports: settings.resources.exports.clone(),
+        imports: settings.resources.imports.clone(),
         registry: Arc::clone(&registry),
         server,
         keeper,

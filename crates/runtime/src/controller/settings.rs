@@ -2,16 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use tombolo_cluster::api::{Access, Resource, ResourceError};
-use tombolo_model::config::{Config, SliceMode};
-use tombolo_model::names::{ClusterName, DerivedNaming};
-use tombolo_model::selector::Selector;
+use tombolo_model::names::ClusterName;
 
 use crate::input::Refusal;
 use crate::registry::RegistryArgs;
+use crate::rules::{RuleArgs, Rules};
 
 /// Runs the controller of a cluster.
 ///
@@ -35,6 +33,9 @@ pub(crate) struct ControllerArgs {
 
     #[command(flatten)]
     pub(crate) rules: RuleArgs,
+
+    #[command(flatten)]
+    pub(crate) resources: ResourceArgs,
 
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
@@ -75,45 +76,9 @@ pub(crate) struct LeaseArgs {
     pub(crate) lease_name: String,
 }
 
-/// What takes part and how.
+/// Other resources that stand for ServiceExports and ServiceImports.
 #[derive(Debug, Args)]
-pub(crate) struct RuleArgs {
-    /// The namespaces that may take part, as a label selector. Default: all.
-    #[arg(long, value_name = "SELECTOR", env = "TOMBOLO_NAMESPACES")]
-    pub(crate) namespaces: Option<String>,
-
-    /// Whether a namespace without the annotation tombolo.dev/global takes part.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        env = "TOMBOLO_GLOBAL_BY_DEFAULT",
-        default_value_t = true,
-        action = clap::ArgAction::Set
-    )]
-    pub(crate) global_by_default: bool,
-
-    /// For which imports EndpointSlices are made.
-    #[arg(
-        long,
-        value_enum,
-        env = "TOMBOLO_ENDPOINT_SLICES",
-        default_value_t = SlicesArg::All
-    )]
-    pub(crate) endpoint_slices: SlicesArg,
-
-    /// How derived Services are named.
-    #[arg(long, value_enum, env = "TOMBOLO_DERIVED_NAMES", default_value_t = NamesArg::Hash)]
-    pub(crate) derived_names: NamesArg,
-
-    /// Managers whose EndpointSlices stand for pods elsewhere, beside the known ones.
-    #[arg(
-        long,
-        value_name = "MANAGER",
-        env = "TOMBOLO_FOREIGN_SLICES",
-        value_delimiter = ','
-    )]
-    pub(crate) foreign_slices: Vec<String>,
-
+pub(crate) struct ResourceArgs {
     /// Another resource that is read as ServiceExports, such as net.gke.io/v1/serviceexports. May
     /// be given several times; of two exports of one name the standard one counts.
     #[arg(
@@ -133,26 +98,6 @@ pub(crate) struct RuleArgs {
         value_delimiter = ','
     )]
     pub(crate) import_gvr: Vec<String>,
-}
-
-/// For which imports slices are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SlicesArg {
-    /// For all.
-    All,
-    /// For headless ones: where something else routes clusterset IPs.
-    Headless,
-    /// For none.
-    None,
-}
-
-/// How derived Services are named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum NamesArg {
-    /// `derived-` and ten characters of a hash.
-    Hash,
-    /// `<name>-clusterset`.
-    Suffix,
 }
 
 /// What is told about the process.
@@ -190,52 +135,24 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// The rules, checked: everything of an engine's configuration but the cluster's name.
+/// The other resources, checked.
 #[derive(Clone, Debug)]
-pub(crate) struct Rules {
-    namespaces: Selector,
-    global_by_default: bool,
-    slices: SliceMode,
-    naming: DerivedNaming,
-    foreign_slice_managers: Vec<Arc<str>>,
-    /// Other resources that are read as ServiceExports.
+pub(crate) struct Resources {
+    /// Those that are read as ServiceExports.
     pub(crate) exports: Vec<Resource>,
-    /// Other resources that imports are written as.
+    /// Those that imports are written as.
     pub(crate) imports: Vec<Resource>,
 }
 
-impl TryFrom<&RuleArgs> for Rules {
+impl TryFrom<&ResourceArgs> for Resources {
     type Error = String;
 
-    fn try_from(args: &RuleArgs) -> Result<Self, String> {
-        let RuleArgs {
-            namespaces,
-            global_by_default,
-            endpoint_slices,
-            derived_names,
-            foreign_slices,
+    fn try_from(args: &ResourceArgs) -> Result<Self, String> {
+        let ResourceArgs {
             export_gvr,
             import_gvr,
         } = args;
-        let namespaces = match namespaces.as_deref() {
-            None => Selector::default(),
-            Some(text) => text
-                .parse()
-                .map_err(|error| format!("--namespaces {text}: {error}"))?,
-        };
         Ok(Self {
-            namespaces,
-            global_by_default: *global_by_default,
-            slices: match endpoint_slices {
-                SlicesArg::All => SliceMode::All,
-                SlicesArg::Headless => SliceMode::Headless,
-                SlicesArg::None => SliceMode::None,
-            },
-            naming: match derived_names {
-                NamesArg::Hash => DerivedNaming::Hash,
-                NamesArg::Suffix => DerivedNaming::Suffix,
-            },
-            foreign_slice_managers: foreign_slices.iter().map(|m| m.as_str().into()).collect(),
             exports: resources("--export-gvr", export_gvr)?,
             imports: resources("--import-gvr", import_gvr)?,
         })
@@ -249,35 +166,13 @@ fn resources(flag: &str, texts: &[String]) -> Result<Vec<Resource>, String> {
         .map_err(|error| format!("{flag}: {error}"))
 }
 
-impl Rules {
-    /// The configuration of a cluster's engine.
-    pub(crate) fn config(&self, cluster: ClusterName) -> Config {
-        let Self {
-            namespaces,
-            global_by_default,
-            slices,
-            naming,
-            foreign_slice_managers,
-            exports: _,
-            imports: _,
-        } = self.clone();
-        Config {
-            namespaces,
-            global_by_default,
-            slices,
-            naming,
-            foreign_slice_managers,
-            ..Config::new(cluster)
-        }
-    }
-}
-
 /// The controller's arguments, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) cluster: Option<ClusterName>,
     pub(crate) access: Access,
     pub(crate) rules: Rules,
+    pub(crate) resources: Resources,
     /// Where the admin endpoint listens, if at all.
     pub(crate) admin: Option<SocketAddr>,
 }
@@ -293,15 +188,17 @@ impl TryFrom<&ControllerArgs> for Settings {
                 .ok()
         });
         let rules = Rules::try_from(&args.rules).map_err(|message| wrong.push(message));
+        let resources = Resources::try_from(&args.resources).map_err(|message| wrong.push(message));
         let admin = admin_address(&args.admin.admin).map_err(|message| wrong.push(message));
-        match (rules, admin) {
-            (Ok(rules), Ok(admin)) if wrong.is_empty() => Ok(Self {
+        match (rules, resources, admin) {
+            (Ok(rules), Ok(resources), Ok(admin)) if wrong.is_empty() => Ok(Self {
                 cluster,
                 access: Access::from(&args.access),
                 rules,
+                resources,
                 admin,
             }),
-            (_, _) => Err(Refusal::usage(wrong)),
+            (_, _, _) => Err(Refusal::usage(wrong)),
         }
     }
 }

@@ -18,7 +18,7 @@ use tracing::info;
 use super::hub;
 use super::instance::{self, Instance};
 use super::run::{identity, origin, serve, told_to_stop};
-use super::settings::{Rules, admin_address};
+use super::settings::{Resources, admin_address};
 use crate::admin::{Admin, Told};
 use crate::args::UpArgs;
 use crate::exit::Exit;
@@ -26,6 +26,7 @@ use crate::input::{Refusal, Setup, chain, context_of};
 use crate::live;
 use crate::logging;
 use crate::print;
+use crate::rules::Rules;
 use crate::supervisor::Supervisor;
 use crate::up::Directories;
 
@@ -43,7 +44,7 @@ struct Joined {
 
 /// Runs the command for contexts, and for the directories beside them.
 pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
-    let (rules, admin) = checked(&args)?;
+    let (resources, admin) = checked(&args)?;
     let level = logging::init(&args.admin)?;
     let told = told_to_stop()?;
     let registry = MemoryStore::new(Layout::default());
@@ -55,6 +56,8 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
         Some(Directories::open(&args, setup, &registry).await?)
     };
     let identity = identity();
+    let rules =
+        Rules::try_from(&args.sources.rules).map_err(|message| Refusal::usage(vec![message]))?;
     let joined = join(&args, &identity, &named).await?;
     let mut supervisor = Supervisor::default();
     let mut metrics = Metrics::default();
@@ -65,7 +68,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
         print::say(&format!("context {context}: joined as cluster {cluster}"));
         servers.push((cluster.clone(), joined.server.clone()));
         let registry = registry.registry(origin(cluster)?);
-        let instance = joined.instance(&rules, &identity, registry);
+        let instance = joined.instance(&rules, &resources, &identity, registry);
         let running = instance::start(instance, &mut supervisor, &mut metrics);
         listeners.push(running.listener);
         parts.push(running.status);
@@ -95,16 +98,16 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
 }
 
 /// The arguments, checked.
-fn checked(args: &UpArgs) -> Result<(Rules, Option<SocketAddr>), Refusal> {
+fn checked(args: &UpArgs) -> Result<(Resources, Option<SocketAddr>), Refusal> {
     let mut wrong = Vec::new();
     if args.once {
         let text = "--once: only with directories; tombolo plan shows contexts as well";
         wrong.push(text.to_owned());
     }
-    let rules = Rules::try_from(&args.rules).map_err(|message| wrong.push(message));
+    let resources = Resources::try_from(&args.resources).map_err(|message| wrong.push(message));
     let admin = admin_address(&args.admin.admin).map_err(|message| wrong.push(message));
-    match (rules, admin) {
-        (Ok(rules), Ok(admin)) if wrong.is_empty() => Ok((rules, admin)),
+    match (resources, admin) {
+        (Ok(resources), Ok(admin)) if wrong.is_empty() => Ok((resources, admin)),
         (_, _) => Err(Refusal::usage(wrong)),
     }
 }
@@ -113,6 +116,7 @@ impl Joined {
     fn instance(
         self,
         rules: &Rules,
+        resources: &Resources,
         identity: &str,
         registry: MemoryRegistry,
     ) -> Instance<MemoryRegistry> {
@@ -125,8 +129,8 @@ impl Joined {
         } = self;
         Instance {
             config: rules.config(cluster),
-            exports: rules.exports.clone(),
-            imports: rules.imports.clone(),
+            exports: resources.exports.clone(),
+            imports: resources.imports.clone(),
             registry: Arc::new(registry),
             server,
             keeper,

@@ -5,6 +5,7 @@ use std::fs;
 
 use super::*;
 use crate::args::SourceArgs;
+use crate::rules::{NamesArg, RuleArgs, SlicesArg};
 use crate::zones::ZoneArgs;
 
 /// A cluster that exports so many services, each with one endpoint.
@@ -38,6 +39,13 @@ async fn up(root: &std::path::Path) -> Up {
         zones: ZoneArgs {
             zone: vec!["clusterset.local".to_owned()],
             ttl: 5,
+        },
+        rules: RuleArgs {
+            namespaces: None,
+            global_by_default: true,
+            endpoint_slices: SlicesArg::All,
+            derived_names: NamesArg::Hash,
+            foreign_slices: Vec::new(),
         },
     })
     .unwrap();
