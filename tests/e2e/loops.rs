@@ -95,6 +95,16 @@ fn pruned(fragile: &Fragile) -> Result<()> {
     let after = [fragile.writes(fragile.left())?, fragile.writes(right)?];
     ensure!(before == after, "{:?}", &after[1][before[1].len()..]);
     tombolo.stop()?;
+    let log = tombolo.log()?;
+    let said = log
+        .lines()
+        .filter(|line| line.contains("the CRD drops fields"));
+    let said: Vec<&str> = said.collect();
+    ensure!(
+        said.iter().any(|line| line.contains("spec.ipFamilies")),
+        "{said:?}"
+    );
+    ensure!(said.len() <= 4, "it says so for each object: {said:?}");
     crate::crds::remove(right)
 }
 

@@ -1,7 +1,7 @@
 //! Where objects are in the API: paths by kind, and the versions of the Multi-Cluster Services API
 //! that a server has.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mcs_api::{GROUP, v1alpha1, v1beta1};
@@ -40,6 +40,8 @@ pub(super) struct Versions {
     imports_are_alpha: AtomicBool,
     /// The ServiceExports that are another resource of the API, and which.
     places: RwLock<HashMap<ServiceKey, Resource>>,
+    /// The fields of this API that the server was seen to drop.
+    dropped: RwLock<HashSet<(Kind, String)>>,
 }
 
 impl Versions {
@@ -115,6 +117,19 @@ impl Versions {
     pub(super) fn beside(&self, kind: Kind, key: &ServiceKey) -> String {
         let (group, plural) = (self.group_path(kind), plural(kind));
         format!("{group}/namespaces/{}/{plural}", key.namespace)
+    }
+
+    /// Notes fields that the server drops; says whether any of them was not known.
+    pub(super) fn note_dropped(&self, kind: Kind, fields: &[String]) -> bool {
+        if fields.is_empty() {
+            return false;
+        }
+        let mut dropped = self.dropped.write();
+        // All are noted, whichever of them is new.
+        let new = fields
+            .iter()
+            .filter(|field| dropped.insert((kind, (*field).clone())));
+        new.count() > 0
     }
 
     /// Notes where a ServiceExport is; `None`: in the place of its kind.

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 use tombolo_model::io::{Effect, Outcome};
-use tombolo_model::object::{Object, ObjectRef};
+use tombolo_model::object::{Kind, Object, ObjectRef};
 use tombolo_model::own::FIELD_MANAGER;
+use tracing::warn;
 
 use super::answer::{Verdict, Write, is_address_taken, judge};
 use super::call::{Call, CallError, Server};
 use super::decode::{Decoder, Read};
 use super::lease::Fence;
 use super::patch::{self, Patch};
+use super::resource::is_custom;
 use super::watch::chain;
 
 /// The most writes at a time. An API server with its defaults gives all controllers together about
@@ -82,6 +84,11 @@ impl Writer {
             | Object::ServiceImport(_) => false,
         };
         let write = Write::Create { asks_addresses };
+        let sent = Sent {
+            write,
+            object: &reference,
+            body: &json,
+        };
         let mut answer = self.server.call(call).await;
         // The addresses of a Service that was just deleted are freed a moment after it is gone.
         for wait in ADDRESS_WAITS {
@@ -98,7 +105,7 @@ impl Writer {
             let call = Call::with_body(Method::POST, &path, &json);
             answer = self.server.call(call).await;
         }
-        self.written(write, &reference, answer).await
+        self.written(sent, answer).await
     }
 
     async fn change(&self, object: &ObjectRef, part: &str, patch: Patch) -> Outcome {
@@ -107,7 +114,12 @@ impl Writer {
         let mut call = Call::with_body(Method::PATCH, &path, &patch.body);
         call.content_type = patch.content_type;
         let answer = self.server.call(call).await;
-        self.written(Write::Change, object, answer).await
+        let sent = Sent {
+            write: Write::Change,
+            object,
+            body: &patch.body,
+        };
+        self.written(sent, answer).await
     }
 
     async fn delete(&self, object: &Object) -> Outcome {
@@ -127,18 +139,37 @@ impl Writer {
         }
     }
 
-    async fn written(
-        &self,
-        write: Write,
-        object: &ObjectRef,
-        answer: Result<Vec<u8>, CallError>,
-    ) -> Outcome {
+    async fn written(&self, sent: Sent<'_>, answer: Result<Vec<u8>, CallError>) -> Outcome {
+        let Sent {
+            write,
+            object,
+            body: wanted,
+        } = sent;
         match answer {
-            Ok(body) => match decode(object, &body) {
-                Ok(object) => Outcome::Written(object),
-                Err(problem) => Outcome::Unknown(problem),
-            },
+            Ok(body) => {
+                if is_custom(object.kind) {
+                    self.note_dropped(object.kind, wanted, &body);
+                }
+                match decode(object, &body) {
+                    Ok(object) => Outcome::Written(object),
+                    Err(problem) => Outcome::Unknown(problem),
+                }
+            }
             Err(error) => self.failed(write, object, &error).await,
+        }
+    }
+
+    /// Says which fields the CRD has dropped, each once.
+    fn note_dropped(&self, kind: Kind, wanted: &Value, answer: &[u8]) {
+        // What cannot be read is told by whoever reads it next.
+        let answer = serde_json::from_slice(answer).unwrap_or_default();
+        let dropped = dropped(wanted, &answer);
+        if self.server.versions().note_dropped(kind, &dropped) {
+            warn!(
+                kind = kind.as_str(),
+                fields = dropped.join(", "),
+                "the CRD drops fields: it is of an older release, tombolo crds apply raises it"
+            );
         }
     }
 
@@ -163,6 +194,33 @@ impl Writer {
     }
 }
 
+/// What was sent.
+struct Sent<'a> {
+    write: Write,
+    object: &'a ObjectRef,
+    body: &'a Value,
+}
+
+/// The fields that were written and are not in the answer.
+fn dropped(wanted: &Value, answer: &Value) -> Vec<String> {
+    let mut dropped = Vec::new();
+    for part in ["spec", "status"] {
+        for (field, value) in wanted[part].as_object().into_iter().flatten() {
+            let is_nothing = match value {
+                Value::Null => true,
+                Value::Array(list) => list.is_empty(),
+                Value::Object(fields) => fields.is_empty(),
+                Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+            };
+            // A part that is written apart from the other is no part of the answer at times.
+            if !is_nothing && answer[part].is_object() && answer[part][field].is_null() {
+                dropped.push(format!("{part}.{field}"));
+            }
+        }
+    }
+    dropped
+}
+
 fn decode(object: &ObjectRef, body: &[u8]) -> Result<Object, Arc<str>> {
     let text = String::from_utf8_lossy(body);
     match Decoder::new(object.kind).object(&text) {
@@ -174,4 +232,21 @@ fn decode(object: &ObjectRef, body: &[u8]) -> Result<Object, Arc<str>> {
 /// The answer of a writer that may not write any more.
 fn fallen() -> Outcome {
     Outcome::Unknown("this process does not lead any more".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_crd_drops_is_named() {
+        let wanted = json!({"spec": {"ips": ["10.0.0.1"], "ipFamilies": ["IPv4"],
+            "ports": [], "sessionAffinity": null}, "status": {"conditions": [{}]}});
+        let answer = json!({"spec": {"ips": ["10.0.0.1"]}, "status": {"clusters": []}});
+        let both = ["spec.ipFamilies", "status.conditions"];
+        assert_eq!(dropped(&wanted, &answer), both);
+        // A status is not written with the rest, and may not be there yet.
+        let answer = json!({"spec": {"ips": ["10.0.0.1"], "ipFamilies": ["IPv4"]}});
+        assert_eq!(dropped(&wanted, &answer), [""; 0]);
+    }
 }
