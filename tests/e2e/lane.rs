@@ -25,7 +25,10 @@ impl<T> Lane<T> {
     }
 
     fn started(&self) -> Result<&RwLock<T>> {
+        /// One after another: ten API servers that start at once on two cores take minutes.
+        static STARTING: Mutex<()> = Mutex::new(());
         let start = || {
+            let _turn = STARTING.lock();
             let started = (self.start)().map_err(|error| format!("{error:#}"));
             started.map(RwLock::new)
         };

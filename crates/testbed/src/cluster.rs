@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Until an API server that was just started is ready, on a busy machine.
-const READY_TIMEOUT: Duration = Duration::from_secs(90);
+const READY_TIMEOUT: Duration = Duration::from_mins(3);
 /// Until a new namespace has its service account, and other things a controller does at once.
 const SOON: Duration = Duration::from_secs(30);
 
