@@ -1,6 +1,7 @@
 //! `cargo xtask bench <name>`: measures and reports; asserts no time.
 
 mod dns;
+mod dns_size;
 mod fleet;
 mod model;
 mod propagation;
@@ -18,6 +19,7 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Bench {
     Dns(dns::Args),
+    DnsSize(dns_size::Args),
     Model(model::Args),
     /// From one real cluster to another, on the testbed.
     Propagation(propagation::Args),
@@ -26,6 +28,7 @@ enum Bench {
 pub(crate) fn run(args: Args) -> Result<()> {
     match args.bench {
         Bench::Dns(args) => dns::run(&args),
+        Bench::DnsSize(args) => dns_size::run(&args),
         Bench::Model(args) => model::run(&args),
         Bench::Propagation(args) => propagation::run(&args),
     }

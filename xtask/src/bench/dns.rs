@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 
 use self::load::{LOADS, Load, measure};
+pub(super) use self::load::{Times, connect, question};
 use self::servers::{Bed, Server};
 
 /// Measures DNS beside CoreDNS

@@ -108,13 +108,13 @@ pub(super) fn measure(server: &Server, load: &Load, file: &Path, args: &Args) ->
 }
 
 /// Percentiles of times.
-pub(super) struct Times {
+pub(crate) struct Times {
     sorted: Vec<Duration>,
     lost: u32,
 }
 
 impl Times {
-    pub(super) fn new(mut times: Vec<Duration>, lost: u32) -> Self {
+    pub(crate) fn new(mut times: Vec<Duration>, lost: u32) -> Self {
         times.sort_unstable();
         Self {
             sorted: times,
@@ -170,7 +170,7 @@ pub(super) fn latency(server: &Server, file: &Path, args: &Args) -> Result<Times
 }
 
 /// A socket to a server.
-pub(super) fn connect(server: SocketAddr) -> Result<UdpSocket> {
+pub(crate) fn connect(server: SocketAddr) -> Result<UdpSocket> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.connect(server)?;
     socket.set_read_timeout(Some(Duration::from_secs(1)))?;
@@ -188,7 +188,7 @@ pub(super) fn ask(server: SocketAddr, name: &str) -> Result<u16> {
 }
 
 /// A question for the A records of a name.
-pub(super) fn question(name: &str) -> Vec<u8> {
+pub(crate) fn question(name: &str) -> Vec<u8> {
     let mut packet = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {
         packet.push(u8::try_from(label.len()).unwrap_or(u8::MAX));
