@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
@@ -23,6 +24,12 @@ const PREFIX_LEN: usize = 2;
 /// not pile up.
 const WRITE_LEN: usize = 65_536;
 
+/// Octets that one read takes: a pipeline of some dozen queries.
+const READ_LEN: usize = 2_048;
+
+/// Octets of a buffer that a connection keeps while it waits: many are idle most of the time.
+const KEPT_LEN_MAX: usize = 4 * READ_LEN;
+
 /// After a failed accept (no file descriptors left, mostly): long enough for some to close.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -34,6 +41,7 @@ pub(super) async fn run(
     shutdown: CancellationToken,
 ) {
     let mut seed = seed | 1;
+    let mut has_failed = false;
     let mut connections: JoinSet<IpAddr> = JoinSet::new();
     let mut by_source: HashMap<IpAddr, usize> = HashMap::new();
     loop {
@@ -48,6 +56,7 @@ pub(super) async fn run(
         };
         match accepted {
             Ok((stream, from)) => {
+                has_failed = false;
                 let count = by_source.entry(from.ip()).or_default();
                 let limits = &shared.limits;
                 if *count >= limits.tcp_source_connections_max
@@ -66,7 +75,11 @@ pub(super) async fn run(
                 connections.spawn(async move { connection.run(from, shutdown).await });
             }
             Err(error) => {
-                tracing::warn!(%error, "could not accept a connection");
+                // Once, as it may go on for long.
+                if !has_failed {
+                    tracing::warn!(%error, "connections cannot be accepted");
+                }
+                has_failed = true;
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -132,26 +145,32 @@ impl Connection {
     }
 
     async fn serve(&mut self, shutdown: CancellationToken) -> io::Result<()> {
-        let end = Instant::now() + self.shared.limits.tcp_lifetime;
-        while Instant::now() < end {
+        let begun = Instant::now();
+        let end = begun + self.shared.limits.tcp_lifetime;
+        let idle_max = self.shared.limits.tcp_idle;
+        // Made once, and put off with each query, which costs no more than a comparison.
+        let mut idle = pin!(sleep_until(end.min(begun + idle_max)));
+        let mut cancelled = pin!(shutdown.cancelled());
+        loop {
+            self.input.reserve(READ_LEN);
+            let read = tokio::select! {
+                biased;
+                () = &mut cancelled => return Ok(()),
+                () = &mut idle => return Ok(()),
+                read = self.stream.read_buf(&mut self.input) => read?,
+            };
+            if read == 0 {
+                return Ok(());
+            }
             let arrived = Instant::now();
             let answered = self.answer_all().await?;
             self.write().await?;
-            let took = arrived.elapsed();
-            self.shared.metrics.took(took, answered);
-            let idle = (Instant::now() + self.shared.limits.tcp_idle).min(end);
-            let read = tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return Ok(()),
-                read = timeout_at(idle, self.stream.read_buf(&mut self.input)) => read,
-            };
-            match read {
-                Ok(Ok(0)) | Err(_) => return Ok(()),
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => return Err(error),
-            }
+            let now = Instant::now();
+            self.shared
+                .metrics
+                .took(now.duration_since(arrived), answered);
+            idle.as_mut().reset(end.min(now + idle_max));
         }
-        Ok(())
     }
 
     /// Answers all messages that are there in full; how many.
@@ -176,6 +195,11 @@ impl Connection {
             }
         }
         self.input.drain(..at);
+        for buffer in [&mut self.input, &mut self.output, &mut self.answer] {
+            if buffer.capacity() > KEPT_LEN_MAX {
+                buffer.shrink_to(KEPT_LEN_MAX);
+            }
+        }
         Ok(answered)
     }
 
