@@ -9,7 +9,6 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use jiff::Timestamp;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -17,6 +16,7 @@ use tracing::{error, info};
 
 use crate::clock;
 use crate::logging::Level;
+use crate::metrics;
 
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -63,7 +63,7 @@ fn router(admin: Admin) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
+        .route("/metrics", get(exposition))
         .route("/debug/state", get(state))
         .route("/log-level", get(level).put(set_level))
         .with_state(Arc::new(admin))
@@ -88,10 +88,9 @@ fn answer(problems: &[String]) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }
 
-async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
-    let mut text = String::new();
-    match encode(&mut text, &admin.metrics) {
-        Ok(()) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
+async fn exposition(State(admin): State<Arc<Admin>>) -> Response {
+    match metrics::text(&admin.metrics) {
+        Ok(text) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
         Err(error) => {
             error!(%error, "metrics cannot be written");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()

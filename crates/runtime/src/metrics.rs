@@ -1,10 +1,12 @@
 //! What Prometheus is told. Counters live here; sizes and states are read from each cluster's
 //! status when they are asked for, so that they cannot drift.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
@@ -90,6 +92,40 @@ pub(crate) fn register(
     actions.register(registry);
     let status = Arc::clone(status);
     registry.register_collector(Box::new(StatusCollector { status, dropped }));
+}
+
+/// All that is registered, as text.
+pub(crate) fn text(registry: &Registry) -> Result<String, std::fmt::Error> {
+    let mut text = String::new();
+    encode(&mut text, registry)?;
+    Ok(merged(&text))
+}
+
+/// Each cluster of a process registers its own metrics; a reader may insist that a metric stands
+/// in one place, with what it is said once.
+fn merged(text: &str) -> String {
+    const HELP: &str = "# HELP ";
+    const END: &str = "# EOF\n";
+    let body = text.strip_suffix(END).unwrap_or(text);
+    let mut names: Vec<&str> = Vec::new();
+    let mut metrics: HashMap<&str, String> = HashMap::new();
+    let mut name = "";
+    let mut is_known = false;
+    for line in body.split_inclusive('\n') {
+        if let Some(help) = line.strip_prefix(HELP) {
+            name = help.split(' ').next().unwrap_or_default();
+            is_known = metrics.contains_key(name);
+            if !is_known {
+                names.push(name);
+            }
+        }
+        let all = metrics.entry(name).or_default();
+        if !(is_known && line.starts_with('#')) {
+            all.push_str(line);
+        }
+    }
+    let all = names.iter().filter_map(|name| metrics.get(name));
+    all.map(String::as_str).chain([END]).collect()
 }
 
 /// Reads a cluster's status.

@@ -1,7 +1,8 @@
 //! The whole of what Prometheus is told, as names and labels are an API.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
-use prometheus_client::encoding::text::encode;
 use tombolo_cluster::api::{Standing, WatchState};
 use tombolo_model::io::Input;
 use tombolo_model::names::{ClusterName, Namespace, ObjectName, ServiceKey};
@@ -71,8 +72,33 @@ fn the_whole_text() {
     actions.ended("create", "written", Duration::from_millis(4));
     let mut registry = Registry::default();
     register(&mut registry, &status, &actions, EventsDropped::default());
-    let mut text = String::new();
-    encode(&mut text, &registry).unwrap();
+    let text = text(&registry).unwrap();
     let golden = include_str!("golden.txt");
     assert!(text == golden, "it is now:\n{text}");
+}
+
+#[test]
+fn each_metric_of_several_clusters_stands_in_one_place() {
+    let mut registry = Registry::default();
+    for cluster in ["east", "west"] {
+        let status = Status::new(
+            ClusterName::try_new(cluster).unwrap(),
+            Timestamp::UNIX_EPOCH,
+        );
+        let actions = ActionMetrics::default();
+        actions.ended("create", "written", Duration::from_millis(4));
+        register(&mut registry, &status, &actions, EventsDropped::default());
+    }
+    let text = text(&registry).unwrap();
+    let types = text.lines().filter(|line| line.starts_with("# TYPE "));
+    let types: Vec<&str> = types.collect();
+    let distinct: HashSet<&&str> = types.iter().collect();
+    assert_eq!(types.len(), distinct.len(), "{types:?}");
+    let leading = "# HELP tombolo_leading Whether this process leads
+# TYPE tombolo_leading gauge
+tombolo_leading{cluster=\"east\"} 0
+tombolo_leading{cluster=\"west\"} 0
+";
+    assert!(text.contains(leading), "{text}");
+    assert!(text.ends_with("\n# EOF\n"));
 }
