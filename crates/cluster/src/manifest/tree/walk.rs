@@ -37,7 +37,9 @@ impl Fingerprint {
 
     /// Whether the file changed about `now`, by clocks that may differ as much.
     pub(super) fn is_within(&self, span: SignedDuration, now: Timestamp) -> bool {
-        let changed = Timestamp::from_second(self.changed.0).unwrap_or(Timestamp::UNIX_EPOCH);
+        let (seconds, nanos) = self.changed;
+        let nanos = i32::try_from(nanos).unwrap_or(0);
+        let changed = Timestamp::new(seconds, nanos).unwrap_or(Timestamp::UNIX_EPOCH);
         now.duration_since(changed).abs() <= span
     }
 }
@@ -131,5 +133,24 @@ impl Walk {
             }
         }
         Ok(below)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_young_across_the_end_of_a_second() {
+        let fingerprint = Fingerprint {
+            len: 0,
+            inode: (0, 0),
+            modified: (10, 0),
+            changed: (10, 900_000_000),
+        };
+        let second = SignedDuration::from_secs(1);
+        let at = |nanos| Timestamp::new(11, nanos).unwrap();
+        assert!(fingerprint.is_within(second, at(500_000_000)));
+        assert!(!fingerprint.is_within(second, at(950_000_000)));
     }
 }
