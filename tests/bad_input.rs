@@ -304,6 +304,22 @@ fn documents_that_are_wrong() {
 }
 
 #[test]
+fn what_an_api_server_refuses_in_words_of_manifests() {
+    let list = "apiVersion: v1\nkind: ServiceList\nitems:\n- metadata: {name: a, namespace: shop}\n- metadata: {}\n";
+    assert_reported(list, 1, &["items[1]: Service has no metadata.name"]);
+    let port =
+        "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: '80'}]}\n";
+    let words = "spec.ports[0].port: is the text \"80\", must be a whole number";
+    assert_reported(port, 1, &[words]);
+    let node_port = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n\
+                     spec: {type: NodePort, clusterIP: None, ports: [{port: 80}]}\n";
+    assert_reported(node_port, 1, &["spec.clusterIP is None", "NodePort"]);
+    let host = manifest::slice("shop", "api", &["10.1.0.9"]) + "  hostname: DB\n";
+    assert_reported(&host, 1, &["endpoints[0].hostname", "upper case"]);
+    assert_reported("a: 1\na: 2\n", 1, &["duplicate mapping key: a"]);
+}
+
+#[test]
 fn two_objects_of_one_name() {
     assert_reported(
         &manifest::service("shop", "web", 81),

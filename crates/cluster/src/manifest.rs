@@ -14,6 +14,7 @@ mod document;
 mod object;
 mod sources;
 mod tree;
+mod words;
 
 #[cfg(test)]
 mod tests;

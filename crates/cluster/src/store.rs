@@ -123,6 +123,11 @@ impl Store {
         self.exports.get(key).map(|export| &export.json)
     }
 
+    /// The Events that were sent and not taken, at most 1,000.
+    pub fn events(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter()
+    }
+
     /// Takes the Events that were sent since the last time, at most 1,000.
     pub fn take_events(&mut self) -> Vec<Event> {
         self.events.drain(..).collect()

@@ -181,6 +181,14 @@ pub fn check_service_name(name: &str) -> Result<(), NameError> {
     Ok(())
 }
 
+/// Whether an endpoint can have this host name: an RFC 1123 label.
+pub fn check_hostname(name: &str) -> Result<(), NameError> {
+    match label_problem(name) {
+        Some(problem) => Err(NameError::new("host name", name, problem)),
+        None => Ok(()),
+    }
+}
+
 /// Whether a tool may store its configuration of a service under this kind: one DNS label.
 pub fn check_config_kind(kind: &str) -> Result<(), NameError> {
     match label_problem(kind) {

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::Place;
+use super::{Place, words};
 
 /// Aliases may repeat this many nodes of a document: room for every honest use of anchors, an end
 /// to those that multiply.
@@ -51,7 +51,7 @@ fn one_line(error: &serde_saphyr::Error) -> String {
     let text = error.without_snippet().to_string();
     let first = text.lines().next().unwrap_or_default();
     let cut = first.find(" at line ").unwrap_or(first.len());
-    first[..cut].to_owned()
+    words::yaml(&first[..cut])
 }
 
 /// The parts between document markers with the number of their first line, those without content

@@ -8,11 +8,11 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use mcs_api::{GROUP, v1alpha1, v1beta1};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use tombolo_model::names::{Namespace, ObjectName, ServiceKey, check_service_name};
-use tombolo_model::object::{Kind, ObjectRef};
+use tombolo_model::names::{Namespace, ObjectName, ServiceKey, check_hostname, check_service_name};
+use tombolo_model::object::{Kind, ObjectRef, ServiceKind};
 use tombolo_model::service::IpFamily;
 
-use super::{Declared, DeclaredExport, DeclaredService, Place, describe};
+use super::{Declared, DeclaredExport, DeclaredService, Place, describe, words};
 use crate::convert::{
     Strings, check_ports, observe_export, observe_import_json, observe_namespace, observe_service,
     observe_slice,
@@ -76,7 +76,7 @@ impl<T: Read> Contents<T> {
 
     /// Takes a document: an object, a list of them, or something that nobody needs.
     pub(super) fn add(&mut self, json: Value, place: Place, strings: &mut Strings) {
-        self.add_nested(json, place, strings, LIST_DEPTH_MAX);
+        self.add_nested(json, place, "", strings);
     }
 
     pub(super) fn fault(&mut self, place: Place, reason: String) {
@@ -86,15 +86,14 @@ impl<T: Read> Contents<T> {
         });
     }
 
-    fn add_nested(&mut self, json: Value, place: Place, strings: &mut Strings, depth: usize) {
+    /// `path` says which item of which list it is, as `items[3]: `.
+    fn add_nested(&mut self, json: Value, place: Place, path: &str, strings: &mut Strings) {
         let Value::Object(fields) = json else {
-            return self.fault(
-                place,
-                "is no Kubernetes object: it has no fields".to_owned(),
-            );
+            let problem = "is no Kubernetes object: it has no fields";
+            return self.fault(place, format!("{path}{problem}"));
         };
         match recognise(&fields) {
-            Err(reason) => self.fault(place, reason),
+            Err(reason) => self.fault(place, format!("{path}{reason}")),
             Ok(Class::NotNeeded) => {
                 let metadata = fields.get("metadata");
                 let name = metadata
@@ -104,18 +103,21 @@ impl<T: Read> Contents<T> {
                     .extend(name.and_then(|name| Namespace::try_new(name).ok()));
             }
             Ok(Class::List { items_are }) => {
-                if depth == 0 {
+                if path.matches('[').count() == LIST_DEPTH_MAX {
                     return self.fault(place, "has lists nested too deep".to_owned());
                 }
-                for item in items(fields, items_are.as_ref()) {
-                    self.add_nested(item, place, strings, depth - 1);
+                for (index, item) in items(fields, items_are.as_ref()).enumerate() {
+                    let outer = path.trim_end_matches(": ");
+                    let dot = if outer.is_empty() { "" } else { "." };
+                    let path = format!("{outer}{dot}items[{index}]: ");
+                    self.add_nested(item, place, &path, strings);
                 }
             }
             Ok(Class::Object { kind, alpha }) => {
                 let read = identify(kind, alpha, fields).and_then(|doc| T::read(doc, strings));
                 match read {
                     Ok(what) => self.found.push(Found { place, what }),
-                    Err(reason) => self.fault(place, reason),
+                    Err(reason) => self.fault(place, format!("{path}{reason}")),
                 }
             }
         }
@@ -307,12 +309,27 @@ impl Read for Declared {
                 check_ports(&observed.ports).map_err(|(field, problem)| {
                     format!("{}: {field} {problem}", describe(&reference))
                 })?;
+                if observed.headless && observed.kind != ServiceKind::ClusterIp {
+                    let (object, kind) = (describe(&reference), observed.kind.as_str());
+                    return Err(format!(
+                        "{object}: spec.clusterIP is None, which a Service of type {kind} cannot have"
+                    ));
+                }
                 let key = reference.key;
                 Self::Service(Arc::new(DeclaredService { key, object }))
             }
             Kind::EndpointSlice => {
                 let object: EndpointSlice = typed(json, &reference)?;
-                Self::EndpointSlice(Arc::new(text(observe_slice(&object, strings))?))
+                let observed = text(observe_slice(&object, strings))?;
+                for (i, endpoint) in observed.endpoints.iter().enumerate() {
+                    if let Some(hostname) = &endpoint.hostname {
+                        check_hostname(hostname).map_err(|error| {
+                            let object = describe(&reference);
+                            format!("{object}: endpoints[{i}].hostname: {error}")
+                        })?;
+                    }
+                }
+                Self::EndpointSlice(Arc::new(observed))
             }
             Kind::ServiceExport => {
                 let object = if document.alpha {
@@ -343,6 +360,7 @@ fn text<T>(result: Result<T, crate::convert::Rejected>) -> Result<T, String> {
 fn typed<T: DeserializeOwned>(json: Value, reference: &ObjectRef) -> Result<T, String> {
     serde_path_to_error::deserialize(json).map_err(|error| {
         let (path, inner) = (error.path().to_string(), error.inner());
-        format!("{}: {path}: {inner}", describe(reference))
+        let problem = words::field(&inner.to_string());
+        format!("{}: {path}: {problem}", describe(reference))
     })
 }

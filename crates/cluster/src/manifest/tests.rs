@@ -198,7 +198,7 @@ fn what_is_wrong_is_told_with_object_and_field() {
         ),
         (
             "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: http}]}",
-            "Service default/a: spec.ports[0].port: invalid type",
+            "Service default/a: spec.ports[0].port: is ",
         ),
         (
             "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {type: Magic}",
@@ -206,7 +206,7 @@ fn what_is_wrong_is_told_with_object_and_field() {
         ),
         (
             "apiVersion: v1\nkind: Service\nmetadata: {name: a, labels: {on: 1}}",
-            "Service default/a: metadata.labels.on: invalid type",
+            "Service default/a: metadata.labels.on: is ",
         ),
         (
             "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nmetadata: {name: b}",

@@ -51,6 +51,14 @@ pub enum VipRangesError {
         /// The range.
         range: IpNet,
     },
+    /// No Service can have an address of it.
+    #[error(
+        "{range} is a loopback, link-local or multicast range, from which no Service has an address"
+    )]
+    NoServices {
+        /// The range.
+        range: IpNet,
+    },
 }
 
 impl VipRangesError {
@@ -59,6 +67,7 @@ impl VipRangesError {
         match self {
             Self::Twice { .. } => "Twice",
             Self::TooSmall { .. } => "TooSmall",
+            Self::NoServices { .. } => "NoServices",
         }
     }
 
@@ -84,6 +93,14 @@ impl VipRanges {
         for cidr in cidrs {
             if cidr.max_prefix_len() - cidr.prefix_len() < 4 {
                 return Err(VipRangesError::TooSmall { range: *cidr });
+            }
+            let first = cidr.network();
+            let is_link_local = match first {
+                IpAddr::V4(ip) => ip.is_link_local(),
+                IpAddr::V6(ip) => ip.is_unicast_link_local(),
+            };
+            if first.is_loopback() || first.is_multicast() || is_link_local {
+                return Err(VipRangesError::NoServices { range: *cidr });
             }
             let (family, before) = match cidr {
                 IpNet::V4(net) => (IpFamily::V4, v4.replace(net.trunc()).map(IpNet::V4)),
