@@ -316,6 +316,31 @@ fn conflicts_show_the_values_that_won_and_lost() {
 }
 
 #[test]
+fn what_is_left_out_or_not_understood_is_a_warning() {
+    let moon = manifest::exported("shop", "web", 5, "10.1.0.1").replacen(
+        "spec:\n",
+        "spec:\n  trafficDistribution: PreferMoon\n",
+        1,
+    );
+    assert!(moon.contains("PreferMoon"), "{moon}");
+    let mark = manifest::namespace("shop") + "  annotations: {tombolo.dev/global: 'yes'}\n";
+    let tree = Tree::with(&[("c/east/web.yaml", moon), ("c/west/shop.yaml", mark)]).unwrap();
+    let report = report(2, &[&tree.arg("c")]);
+    let warnings = report["warnings"].as_array().unwrap();
+    let told = |warning: &Value| {
+        let text = |field: &str| warning[field].as_str().unwrap().to_owned();
+        [text("cluster"), text("object"), text("reason")].join(" ")
+    };
+    assert_eq!(
+        warnings.iter().map(told).collect::<Vec<_>>(),
+        [
+            "east ServiceImport shop/web TrafficDistributionUnknown",
+            "west Namespace shop GlobalMarkUnknown",
+        ]
+    );
+}
+
+#[test]
 fn the_same_input_prints_and_writes_the_same() {
     let tree = two_clusters();
     let first = tombolo(&[

@@ -195,8 +195,11 @@ fn port_differences(record: &RecordPorts, accepted: &[Port]) -> String {
     for difference in &record.differences {
         parts.push(match difference {
             PortDifference::AppProtocol(port) => {
-                let own = port.app_protocol.as_deref().unwrap_or("none");
-                format!("has {port} with appProtocol {}", cut(own))
+                let shown = |port: &Port| cut(port.app_protocol.as_deref().unwrap_or("none"));
+                let used = accepted.iter().find(|used| used.name == port.name);
+                let used =
+                    used.map_or_else(String::new, |used| format!(" instead of {}", shown(used)));
+                format!("has {port} with appProtocol {}{used}", shown(port))
             }
             PortDifference::NameTaken(port, index) => {
                 format!("has {port}, dropped as {} is there", accepted[*index])

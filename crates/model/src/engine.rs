@@ -30,9 +30,11 @@ use crate::writes::{Target, UnderWay, Writes};
 
 mod exports;
 mod imports;
+mod notes;
 mod publish;
 mod slices;
 
+pub use notes::Note;
 use publish::Published;
 
 /// What must have been listed before anything is done.

@@ -181,6 +181,15 @@ pub(crate) fn derived(input: &DerivedInput<'_>, present: Option<&ServiceObject>)
     }
 }
 
+/// What to tell of a trafficDistribution that the cluster's release does not know, if it is one.
+pub(crate) fn unknown_distribution(value: Option<&str>, known: &[&str]) -> Option<String> {
+    let value = value.filter(|value| !known.contains(value))?;
+    Some(format!(
+        "trafficDistribution {value:?} is not known here, so the derived Service has none; known: {}",
+        known.join(", ")
+    ))
+}
+
 /// The metadata of the derived Service but for its owner.
 fn derived_meta(input: &DerivedInput<'_>, present: Option<&Meta>) -> Meta {
     let key = &input.import.meta.key;

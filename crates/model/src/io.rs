@@ -132,6 +132,9 @@ pub struct RecordWrite {
     pub record: Option<Record>,
 }
 
+/// The reason of the [`Event`] that says that an import lost its clusterset IP and has another.
+pub const REASON_ADDRESS_CHANGED: &str = "AddressChanged";
+
 /// A Kubernetes Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {

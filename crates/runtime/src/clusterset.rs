@@ -21,7 +21,8 @@ use tombolo_dns::Zones;
 use tombolo_model::engine::Engine;
 use tombolo_model::fleet::{Fleet, FleetInput};
 use tombolo_model::io::{
-    Action, Effect, Input, Outcome, RecordWrite, Refusal, RefusalKind, Source,
+    Action, Effect, Event, Input, Outcome, REASON_ADDRESS_CHANGED, RecordWrite, Refusal,
+    RefusalKind, Source,
 };
 use tombolo_model::merge::Merged;
 use tombolo_model::names::{ClusterName, NameError, Region, ServiceKey};
@@ -29,7 +30,7 @@ use tombolo_model::object::{Kind, Object, ObjectRef, SliceObject};
 use tombolo_model::record::{Origin, Owner, Record, RecordKey};
 use tombolo_model::service::IpFamily;
 use tombolo_registry::error::Error;
-use tombolo_registry::event::{Event, State};
+use tombolo_registry::event::{Event as Told, State};
 use tombolo_registry::key::Layout;
 use tombolo_registry::memory::{MemoryRegistry, MemoryStore};
 use tombolo_registry::registry::{REGION_DEFAULT, Registry as _};
@@ -67,7 +68,7 @@ pub(crate) enum ClustersetError {
 /// The clusters and what is between them.
 pub(crate) struct Clusterset {
     members: BTreeMap<ClusterName, Member>,
-    subscription: BoxStream<'static, Event>,
+    subscription: BoxStream<'static, Told>,
     fleet: Fleet,
 }
 
@@ -263,14 +264,14 @@ impl Clusterset {
         }
     }
 
-    fn take(&mut self, event: Event) {
+    fn take(&mut self, event: Told) {
         let own = Source::OwnRecords;
         match event {
-            Event::ListBegan(_) => {
+            Told::ListBegan(_) => {
                 self.fleet.observe(FleetInput::ListBegan);
                 self.tell_all(&Input::ListBegan(own));
             }
-            Event::ListEnded { revision } => {
+            Told::ListEnded { revision } => {
                 self.fleet.observe(FleetInput::ListEnded);
                 let revision = revision.to_string().into();
                 self.tell_all(&Input::ListEnded {
@@ -278,7 +279,7 @@ impl Clusterset {
                     revision,
                 });
             }
-            Event::Record {
+            Told::Record {
                 origin,
                 key,
                 state,
@@ -307,7 +308,7 @@ impl Clusterset {
                 });
             }
             // Nobody is granted or drained here, and nothing else writes.
-            Event::Member { .. } | Event::Settings { .. } | Event::Stray { .. } => {}
+            Told::Member { .. } | Told::Settings { .. } | Told::Stray { .. } => {}
         }
     }
 
@@ -341,17 +342,15 @@ impl Clusterset {
                     );
                 }
             }
-            warnings.extend(
-                member
-                    .engine
-                    .notes()
-                    .map(|(service, reason, message)| WarningView {
-                        cluster: name.to_string(),
-                        object: format!("ServiceExport {service}"),
-                        reason: reason.to_owned(),
-                        message: message.to_owned(),
-                    }),
-            );
+            let notes = member.engine.notes();
+            let notes = notes.map(|note| (note.object, note.reason, note.message));
+            let warnings_of = notes.chain(member.address_changes());
+            warnings.extend(warnings_of.map(|(object, reason, message)| WarningView {
+                cluster: name.to_string(),
+                object: show(&object),
+                reason: reason.to_owned(),
+                message,
+            }));
         }
         warnings.sort();
         let errors = self.members.iter().flat_map(|(name, member)| {
@@ -447,6 +446,19 @@ impl Member {
         true
     }
 
+    /// The imports that had to change their address, as far as they are there.
+    fn address_changes(&self) -> impl Iterator<Item = (ObjectRef, &'static str, String)> {
+        let last: BTreeMap<&ObjectRef, &Event> = self
+            .store
+            .events()
+            .filter(|event| event.reason == REASON_ADDRESS_CHANGED)
+            .filter(|event| self.store.get(&event.about).is_some())
+            .map(|event| (&event.about, event))
+            .collect();
+        let told = last.into_values();
+        told.map(|event| (event.about.clone(), event.reason, event.message.to_string()))
+    }
+
     async fn publish(&self, writes: Vec<RecordWrite>) -> Outcome {
         match self.registry.apply(writes).await {
             Ok(revision) => Outcome::Published(revision),
@@ -488,6 +500,15 @@ impl Member {
             exports,
             imports,
         }
+    }
+}
+
+/// An object as it is named to people.
+fn show(object: &ObjectRef) -> String {
+    let ObjectRef { kind, key } = object;
+    match kind {
+        Kind::Namespace => format!("Namespace {}", key.namespace),
+        kind => format!("{} {key}", kind.as_str()),
     }
 }
 

@@ -98,16 +98,6 @@ impl Engine {
         self.merged(service)
     }
 
-    /// What is left out of this cluster's exports at present: service, reason and a sentence.
-    pub fn notes(&self) -> impl Iterator<Item = (&ServiceKey, &'static str, &str)> {
-        self.own.iter().flat_map(|(service, local)| {
-            local
-                .notes
-                .iter()
-                .map(move |(reason, message)| (service, *reason, message.as_str()))
-        })
-    }
-
     /// Writes the conditions of the ServiceExport.
     pub(super) fn plan_export_status(&mut self, step: &mut Step<'_>, merged: Option<&Merged>) {
         let (now, service) = (step.now, step.service);

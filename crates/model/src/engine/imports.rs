@@ -16,7 +16,7 @@ use crate::config::SliceMode;
 use crate::conflict::show_families;
 use crate::engine::{Engine, Participation, Step};
 use crate::import::{self, DerivedInput};
-use crate::io::Effect;
+use crate::io::{Effect, REASON_ADDRESS_CHANGED};
 use crate::merge::Merged;
 use crate::names::{ObjectName, ServiceKey};
 use crate::object::{ImportObject, ImportStatus, Kind, Object, ObjectRef, ServiceObject};
@@ -285,7 +285,7 @@ impl Engine {
                     .collect::<Vec<_>>()
                     .join(", ")
             );
-            self.tell(step, &old, true, "AddressChanged", message.into());
+            self.tell(step, &old, true, REASON_ADDRESS_CHANGED, message.into());
         }
         // What cannot be written now must not hide how the import is doing.
         self.writes.is_contended(&target, now)
@@ -327,6 +327,13 @@ impl Engine {
                     return;
                 }
                 self.write(step, Effect::Create(Object::Service(Arc::new(object))));
+                let distribution = import.merged.traffic_distribution.as_deref();
+                let known = &self.config.known_distributions;
+                if let Some(message) = import::unknown_distribution(distribution, known) {
+                    let about = Object::ServiceImport(Arc::new(present.clone()));
+                    let reason = "TrafficDistributionUnknown";
+                    self.tell(step, &about, true, reason, message.into());
+                }
             }
             Derived::Ours(object) if object.meta.terminating => {}
             Derived::Ours(object) => {

@@ -92,7 +92,7 @@ const ROWS: [Row; 9] = [
         accepted: &["http TCP/80 =http"],
         served: &["http/TCP as http TCP/80 =http"],
         message: "ports: http TCP/80 are used (union, east first); west has http TCP/80 with \
-                  appProtocol none; 1/2 clusters disagree.",
+                  appProtocol none instead of http; 1/2 clusters disagree.",
     },
     // Same name, another number: dropped, and it reserves nothing.
     Row {
