@@ -26,6 +26,12 @@ use tombolo_model::record::Labels;
 use tombolo_model::service::{Affinity, InternalTrafficPolicy, IpFamily, Port, Protocol};
 use tombolo_testbed::{Cache, Progress, Spec, Testbed, wait_for};
 
+mod writes;
+
+use self::writes::{Counters, free_address};
+
+/// Services whose writes are counted.
+const COUNTED: u32 = 20;
 /// The namespace that the probe works in.
 const NAMESPACE: &str = "probe";
 /// Nothing that is measured takes as long.
@@ -66,16 +72,10 @@ pub(super) fn run(args: &Args) -> Result<()> {
         let west = servers.pop().context("two clusters")?;
         Ok::<_, anyhow::Error>((servers.pop().context("two clusters")?, west))
     })?;
+    let admin = free_address()?;
     let mut command = Command::new(&tombolo);
-    command.args([
-        "up",
-        "context:c1",
-        "context:c2",
-        "--admin",
-        "off",
-        "--log",
-        "warn",
-    ]);
+    command.args(["up", "context:c1", "context:c2", "--log", "warn", "--admin"]);
+    command.arg(admin.to_string());
     command.arg("--kubeconfig").arg(&kubeconfig);
     let part = testbed.start_program("tombolo", &command, None)?;
     wait_for("the leases", LOST_AFTER, || {
@@ -89,7 +89,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
             |c: &tombolo_testbed::Cluster| c.kubectl(&args.concat()).is_ok_and(|h| !h.is_empty());
         Ok(testbed.clusters().iter().all(held).then_some(()))
     })?;
-    runtime.block_on(measure(&east, &west, args.rounds))
+    runtime.block_on(measure(&east, &west, args.rounds, Counters(admin)))
 }
 
 fn built() -> Result<PathBuf> {
@@ -107,18 +107,68 @@ fn built() -> Result<PathBuf> {
 struct Times(Vec<Duration>);
 
 impl Times {
-    fn print(&mut self, what: &str) {
-        self.0.sort();
-        let at = |percent: usize| {
-            let index = (self.0.len() * percent / 100).min(self.0.len().saturating_sub(1));
-            self.0
-                .get(index)
-                .map_or(0.0, |time| time.as_secs_f64() * 1000.0)
+    /// Milliseconds at a percentile; the times are sorted.
+    fn at(&self, percent: usize) -> f64 {
+        let index = (self.0.len() * percent / 100).min(self.0.len().saturating_sub(1));
+        let time = self.0.get(index);
+        time.map_or(0.0, |time| time.as_secs_f64() * 1000.0)
+    }
+
+    /// Prints the times, and what they have beyond the time of as many plain writes as follow
+    /// from each other in them.
+    fn print(&self, what: &Measured, floor: &Self) {
+        let numbers = [50, 90, 99, 100].map(|percent| format!("{:7.1}", self.at(percent)));
+        let beyond = |percent: usize| {
+            let plain = f64::from(what.writes) * floor.at(percent);
+            format!("{:7.1}", self.at(percent) - plain)
         };
-        let numbers = [50, 90, 99, 100].map(|percent| format!("{:8.1}", at(percent)));
-        report(&format!("{what:<44} {}", numbers.join(" ")));
+        report(&format!(
+            "{:<42} {} {:>3} {} {}",
+            what.name,
+            numbers.join(" "),
+            what.writes,
+            beyond(50),
+            beyond(99)
+        ));
     }
 }
+
+/// What is measured: its name, and how many writes follow from each other in it.
+struct Measured {
+    name: &'static str,
+    writes: u32,
+}
+
+/// In the order in which a round takes them. The first is what the others are compared with: one
+/// write of etcd; a Service takes its addresses with further ones.
+const MEASURED: [Measured; 6] = [
+    Measured {
+        name: "an EndpointSlice to its own watch",
+        writes: 1,
+    },
+    Measured {
+        name: "a Service to its own watch",
+        writes: 1,
+    },
+    // ServiceExport, ServiceImport, derived Service, the import's addresses.
+    Measured {
+        name: "ServiceExport to import with addresses",
+        writes: 4,
+    },
+    // ServiceExport, ServiceImport, slice.
+    Measured {
+        name: "ServiceExport to slice",
+        writes: 3,
+    },
+    Measured {
+        name: "changed endpoint to changed slice",
+        writes: 2,
+    },
+    Measured {
+        name: "ServiceExport deleted to import gone",
+        writes: 2,
+    },
+];
 
 #[expect(clippy::print_stdout, reason = "the result")]
 fn report(line: &str) {
@@ -152,7 +202,7 @@ impl Events {
     }
 }
 
-async fn measure(east: &Server, west: &Server, rounds: usize) -> Result<()> {
+async fn measure(east: &Server, west: &Server, rounds: usize, counters: Counters) -> Result<()> {
     let fence = Arc::new(Fence::new(Arc::new(BootClock)));
     fence.extend(Duration::MAX);
     let (tx, rx) = mpsc::channel(4096);
@@ -166,7 +216,7 @@ async fn measure(east: &Server, west: &Server, rounds: usize) -> Result<()> {
     };
     tokio::select! {
         _ = watches => bail!("the watches have ended"),
-        result = probe.run(rounds) => result,
+        result = probe.run(rounds, counters) => result,
     }
 }
 
@@ -177,7 +227,7 @@ struct Probe {
 }
 
 impl Probe {
-    async fn run(mut self, rounds: usize) -> Result<()> {
+    async fn run(mut self, rounds: usize, counters: Counters) -> Result<()> {
         let mut live = 0;
         while live < 3 {
             let report = self.events.0.recv().await.context("no watch")?;
@@ -193,39 +243,51 @@ impl Probe {
         }
         // The first changes are those of a start: connections, lists.
         self.round(usize::MAX, &mut Default::default()).await?;
-        let mut all: [Times; 5] = Default::default();
+        let mut all: [Times; MEASURED.len()] = Default::default();
         for round in 0..rounds {
             self.round(round, &mut all)
                 .await
                 .with_context(|| format!("round {round}"))?;
         }
         report(&format!(
-            "{:<44} {:>8} {:>8} {:>8} {:>8}",
-            "ms", "p50", "p90", "p99", "max"
+            "{:<42} {:>7} {:>7} {:>7} {:>7} {:>3} {:>15}",
+            "ms", "p50", "p90", "p99", "max", "k", "beyond k writes"
         ));
-        let names = [
-            "a write to its own watch, no controller",
-            "ServiceExport to import with addresses",
-            "ServiceExport to slice",
-            "changed endpoint to changed slice",
-            "ServiceExport deleted to import gone",
-        ];
-        for (times, name) in all.iter_mut().zip(names) {
-            times.print(name);
+        for times in &mut all {
+            times.0.sort();
         }
-        Ok(())
+        for (times, what) in all.iter().zip(&MEASURED) {
+            times.print(what, &all[0]);
+        }
+        let Self {
+            east, mut events, ..
+        } = self;
+        // What the watches tell meanwhile is nobody's.
+        let drain = async { while events.0.recv().await.is_some() {} };
+        tokio::select! {
+            result = count(&east, counters) => result,
+            () = drain => bail!("the watches have ended"),
+        }
     }
 
-    async fn round(&mut self, round: usize, all: &mut [Times; 5]) -> Result<()> {
-        let [floor, with_ips, sliced, changed, gone] = all;
-        let (plain, key) = (key(&format!("floor{round}"))?, key(&format!("s{round}"))?);
+    /// How long the making of an object takes to its own watch, with no controller between.
+    async fn plain(&mut self, object: Object) -> Result<Duration> {
+        let reference = object.reference();
         let began = Instant::now();
-        let made = write(&self.west, Effect::Create(service(&plain)), "Service").await?;
-        let seen = |input: &Input| is_applied(input, Kind::Service, &plain);
-        floor
-            .0
-            .push(self.events.until("the Service", seen).await? - began);
-        write(&self.west, Effect::Delete(made), "Service").await?;
+        let made = write(&self.west, Effect::Create(object), "plain").await?;
+        let is_it =
+            |input: &Input| matches!(input, Input::Applied(o) if o.reference() == reference);
+        let time = self.events.until("its own event", is_it).await? - began;
+        write(&self.west, Effect::Delete(made), "plain").await?;
+        Ok(time)
+    }
+
+    async fn round(&mut self, round: usize, all: &mut [Times; MEASURED.len()]) -> Result<()> {
+        let [floor, floor_service, with_ips, sliced, changed, gone] = all;
+        let (plain, key) = (key(&format!("floor{round}"))?, key(&format!("s{round}"))?);
+        let plain_slice = slice(&plain, &["10.77.0.1"])?;
+        floor.0.push(self.plain(plain_slice).await?);
+        floor_service.0.push(self.plain(service(&plain)).await?);
 
         write(&self.east, Effect::Create(service(&key)), "Service").await?;
         let slice = Effect::Create(slice(&key, &["10.77.0.1"])?);
@@ -260,9 +322,13 @@ impl Probe {
             .0
             .push(self.events.until("the changed slice", two).await? - began);
 
+        // Its status was written since, so this shows how it stands now, and deletes nothing.
+        let export = match self.east.execute(&Effect::Delete(export)).await {
+            Some(Outcome::Outdated(Some(current))) => current,
+            other => bail!("its status was not written: {other:?}"),
+        };
         let began = Instant::now();
-        // Its status was written since, so it is deleted as it stands now.
-        self.delete_now(export).await?;
+        delete_now(&self.east, export).await?;
         let is_gone = |input: &Input| {
             matches!(input, Input::Deleted { object, .. }
                 if object.kind == Kind::ServiceImport && object.key == key)
@@ -271,17 +337,52 @@ impl Probe {
             .push(self.events.until("the end of the import", is_gone).await? - began);
         Ok(())
     }
+}
 
-    async fn delete_now(&self, mut object: Object) -> Result<()> {
-        for _ in 0..10 {
-            match self.east.execute(&Effect::Delete(object)).await {
-                Some(Outcome::Deleted) => return Ok(()),
-                Some(Outcome::Outdated(Some(current))) => object = current,
-                other => bail!("not deleted: {other:?}"),
-            }
-        }
-        bail!("it changes all the time")
+/// Counts what a few services cost.
+async fn count(east: &Writer, counters: Counters) -> Result<()> {
+    let mut made = Vec::new();
+    for n in 0..COUNTED {
+        let key = key(&format!("counted{n}"))?;
+        write(east, Effect::Create(service(&key)), "Service").await?;
+        let slice = Effect::Create(slice(&key, &["10.77.0.1"])?);
+        made.push((key, write(east, slice, "EndpointSlice").await?));
     }
+    let before = counters.at_rest().await?;
+    let mut exports = Vec::new();
+    for (key, _) in &made {
+        let export = Effect::Create(export(key));
+        exports.push(write(east, export, "ServiceExport").await?);
+    }
+    let before = counters.print("an export", COUNTED, &before).await?;
+    for (_, old) in made {
+        let Object::EndpointSlice(slice) = &old else {
+            bail!("no slice");
+        };
+        let new = slice_with(slice, &["10.77.0.1", "10.77.0.2"])?;
+        write(east, Effect::Update { old, new }, "EndpointSlice").await?;
+    }
+    let before = counters
+        .print("a changed endpoint", COUNTED, &before)
+        .await?;
+    for export in exports {
+        delete_now(east, export).await?;
+    }
+    counters
+        .print("the end of an export", COUNTED, &before)
+        .await?;
+    Ok(())
+}
+
+async fn delete_now(east: &Writer, mut object: Object) -> Result<()> {
+    for _ in 0..10 {
+        match east.execute(&Effect::Delete(object)).await {
+            Some(Outcome::Deleted) => return Ok(()),
+            Some(Outcome::Outdated(Some(current))) => object = current,
+            other => bail!("not deleted: {other:?}"),
+        }
+    }
+    bail!("it changes all the time")
 }
 
 async fn write(writer: &Writer, effect: Effect, what: &str) -> Result<Object> {
@@ -301,11 +402,6 @@ fn key(name: &str) -> Result<ServiceKey> {
         Namespace::try_new(NAMESPACE)?,
         ObjectName::new(name),
     ))
-}
-
-fn is_applied(input: &Input, kind: Kind, key: &ServiceKey) -> bool {
-    matches!(input, Input::Applied(object)
-        if object.kind() == kind && object.reference().key == *key)
 }
 
 fn has_ips(input: &Input, key: &ServiceKey) -> bool {
