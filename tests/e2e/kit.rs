@@ -10,6 +10,9 @@ use tombolo_testbed::{Cluster, TEST_IMAGE, wait_for};
 /// Everything that Tombolo does takes less; kubelets and garbage collectors take their time.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(2);
 
+/// Between two looks at a cluster.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
+
 /// The label of what Tombolo made for an import.
 pub(crate) const OF_IMPORT: &str = "multicluster.kubernetes.io/service-name";
 
@@ -240,7 +243,7 @@ pub(crate) fn wait_condition(
 ) -> Result<Value> {
     let ([kind, name], [condition_kind, status, reason]) = (object_name, wanted);
     let mut last = None;
-    let result = wait_for(condition_kind, TIMEOUT, || {
+    let result = poll(condition_kind, || {
         let Some(found) = object(cluster, namespace, kind, name)? else {
             return Ok(None);
         };
@@ -274,15 +277,26 @@ pub(crate) fn wait_gone(cluster: &Cluster, namespace: &str, name: &str) -> Resul
     })
 }
 
+/// Calls kubectl, mostly, until there is a value; not so often that the machine does nothing else.
+pub(crate) fn poll<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    wait_for(what, TIMEOUT, || {
+        let found = look()?;
+        if found.is_none() {
+            rest(BETWEEN_LOOKS);
+        }
+        Ok(found)
+    })
+}
+
 /// Waits until something is so.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    wait_for(what, TIMEOUT, || Ok(is_so()?.then_some(())))
+    poll(what, || Ok(is_so()?.then_some(())))
 }
 
 /// The same for checks that may fail while an API server is away.
 pub(crate) fn at_last(what: &str, mut check: impl FnMut() -> Result<()>) -> Result<()> {
     let mut last = None;
-    let result = wait_for(what, TIMEOUT, || match check() {
+    let result = poll(what, || match check() {
         Ok(()) => Ok(Some(())),
         Err(error) => {
             last = Some(error);

@@ -6,9 +6,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
-use tombolo_testbed::{Cluster, Part, Testbed, wait_for};
+use tombolo_testbed::{Cluster, Part, Testbed};
 
-use crate::kit::TIMEOUT;
+use crate::kit::{TIMEOUT, poll};
 
 /// Who the controller is in each cluster.
 pub(crate) const ACCOUNT: [&str; 2] = ["tombolo-system", "tombolo-controller"];
@@ -64,7 +64,7 @@ impl Process {
     }
 
     pub(crate) fn wait_ready(&self) -> Result<()> {
-        wait_for("tombolo", TIMEOUT, || {
+        poll("tombolo", || {
             self.part.check_running()?;
             Ok(self.get("/readyz").is_ok().then_some(()))
         })
