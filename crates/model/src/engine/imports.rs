@@ -327,13 +327,7 @@ impl Engine {
                     return;
                 }
                 self.write(step, Effect::Create(Object::Service(Arc::new(object))));
-                let distribution = import.merged.traffic_distribution.as_deref();
-                let known = &self.config.known_distributions;
-                if let Some(message) = import::unknown_distribution(distribution, known) {
-                    let about = Object::ServiceImport(Arc::new(present.clone()));
-                    let reason = "TrafficDistributionUnknown";
-                    self.tell(step, &about, true, reason, message.into());
-                }
+                self.tell_of_distribution(step, present, &import.merged);
             }
             Derived::Ours(object) if object.meta.terminating => {}
             Derived::Ours(object) => {

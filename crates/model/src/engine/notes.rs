@@ -1,10 +1,16 @@
 //! What is worth telling a person beside the conditions of the objects.
 
-use crate::engine::Engine;
+use std::sync::Arc;
+
+use crate::engine::{Engine, Step};
 use crate::import::unknown_distribution;
+use crate::merge::Merged;
 use crate::names::{ObjectName, ServiceKey};
-use crate::object::{GlobalMark, Kind, ObjectRef};
+use crate::object::{GlobalMark, ImportObject, Kind, Object, ObjectRef};
 use crate::own::ANNOTATION_GLOBAL;
+
+/// The reason of a trafficDistribution that the cluster does not know.
+const REASON_DISTRIBUTION: &str = "TrafficDistributionUnknown";
 
 /// Something that was left out, or not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +29,21 @@ impl Engine {
         self.of_exports()
             .chain(self.of_namespaces())
             .chain(self.of_imports())
+    }
+
+    /// Tells the user of an import, once its Service is made, what that lacks.
+    pub(super) fn tell_of_distribution(
+        &mut self,
+        step: &mut Step<'_>,
+        import: &ImportObject,
+        merged: &Merged,
+    ) {
+        let distribution = merged.traffic_distribution.as_deref();
+        let message = unknown_distribution(distribution, &self.config.known_distributions);
+        if let Some(message) = message {
+            let about = Object::ServiceImport(Arc::new(import.clone()));
+            self.tell(step, &about, true, REASON_DISTRIBUTION, message.into());
+        }
     }
 
     /// What is left out of this cluster's exports.
@@ -71,7 +92,7 @@ impl Engine {
                     kind: Kind::ServiceImport,
                     key: service.clone(),
                 },
-                reason: "TrafficDistributionUnknown",
+                reason: REASON_DISTRIBUTION,
                 message,
             })
         })
