@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
+use jiff::SignedDuration;
+
 use crate::names::{ClusterName, DerivedNaming};
 use crate::selector::Selector;
 
 /// The values of `trafficDistribution` that some release of Kubernetes takes: 1.33 takes the
 /// first, 1.34 and later all.
 pub const KNOWN_DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
+
+/// How long the endpoints of a cluster that is not heard of stay in use.
+pub const HOLD_DEFAULT: SignedDuration = SignedDuration::from_mins(10);
 
 /// The configuration of one engine.
 #[derive(Clone, Debug)]
@@ -26,6 +31,10 @@ pub struct Config {
     pub foreign_slice_managers: Vec<Arc<str>>,
     /// The values of `trafficDistribution` that this cluster's release takes.
     pub known_distributions: Vec<&'static str>,
+    /// How long the endpoints of a cluster that is not heard of stay in use.
+    pub hold: SignedDuration,
+    /// Whether they stay after that where no live cluster has any.
+    pub keep_last: bool,
 }
 
 impl Config {
@@ -39,6 +48,8 @@ impl Config {
             global_by_default: true,
             foreign_slice_managers: Vec::new(),
             known_distributions: KNOWN_DISTRIBUTIONS.to_vec(),
+            hold: HOLD_DEFAULT,
+            keep_last: true,
         }
     }
 }

@@ -24,18 +24,23 @@ use crate::io::{Action, ActionId, Effect, Event, Input, Outcome, RefusalKind, So
 use crate::names::{ClusterName, Namespace, ObjectName, ServiceKey};
 use crate::object::{GlobalMark, Kind, Object, ObjectRef};
 use crate::own::ANNOTATION_GLOBAL;
+use crate::presence::{Presence, Standing};
+use crate::record::{Record, RecordKey};
 use crate::service::IpFamily;
 use crate::world::{Dirty, World};
 use crate::writes::{Target, UnderWay, Writes};
 
 mod exports;
+mod import_status;
 mod imports;
 mod notes;
 mod publish;
+mod report;
 mod slices;
 
 pub use notes::Note;
 use publish::Published;
+use report::Reporting;
 
 /// What must have been listed before anything is done.
 const LOCAL_SOURCES: [Source; 5] = [
@@ -55,6 +60,9 @@ pub struct Engine {
     fleet: HashMap<ServiceKey, Arc<FleetService>>,
     /// The clusters whose absence means withdrawal; `None` until the registry was listed.
     trusted: Option<Arc<BTreeSet<ClusterName>>>,
+    /// Which clusters are heard of.
+    presence: Presence,
+    reporting: Reporting,
     /// The families of this cluster's network; `None` until they are known.
     families: Option<Vec<IpFamily>>,
     listed: BTreeSet<Source>,
@@ -98,6 +106,8 @@ impl Engine {
     /// An engine that knows nothing yet.
     pub fn new(config: Config) -> Self {
         Self {
+            presence: Presence::new(config.hold),
+            reporting: Reporting::default(),
             config,
             world: World::default(),
             fleet: HashMap::new(),
@@ -142,6 +152,7 @@ impl Engine {
                         self.world.list_ended(kind, &revision, &mut self.dirty);
                     }
                     Source::OwnRecords => {
+                        self.presence.own_listed();
                         self.published
                             .list_ended(&revision, &mut self.dirty.services);
                     }
@@ -154,6 +165,21 @@ impl Engine {
                     self.dirty.namespaces.extend(self.services.keys().cloned());
                 }
             }
+            Input::Outcome { id, outcome } => self.outcome(now, id, outcome),
+            Input::Tick => {}
+            Input::Fleet { .. }
+            | Input::Trusted(_)
+            | Input::Peers(_)
+            | Input::Heard(_)
+            | Input::Revision(_)
+            | Input::OwnRecord { .. }
+            | Input::Session(_) => self.observe_registry(now, input),
+        }
+    }
+
+    /// Takes in what the registry says.
+    fn observe_registry(&mut self, now: Timestamp, input: Input) {
+        match input {
             Input::Fleet { service, state } => {
                 match state {
                     Some(state) => self.fleet.insert(service.clone(), state),
@@ -168,6 +194,26 @@ impl Engine {
                 self.dirty.services.extend(self.frozen.iter().cloned());
                 self.trusted = Some(trusted);
             }
+            Input::Peers(peers) => {
+                let changed = self.presence.peers(now, peers);
+                self.peers_changed(&changed);
+            }
+            Input::Heard(is_heard) => self.presence.heard(now, is_heard),
+            Input::Revision(revision) => self.reporting.revision(revision),
+            Input::OwnRecord {
+                key: RecordKey::Report,
+                record,
+                ..
+            } => {
+                let report = match record {
+                    Some(Record::Report(report)) => Some(Arc::new(report)),
+                    _ => None,
+                };
+                if let Some(report) = &report {
+                    self.presence.reported(report);
+                }
+                self.reporting.observe(report);
+            }
             Input::OwnRecord {
                 key,
                 record,
@@ -178,13 +224,18 @@ impl Engine {
                     .extend(self.published.observe(key, record, revision));
             }
             Input::Session(epoch) => {
-                self.published.session(epoch);
+                self.published.set_session(epoch);
                 self.dirty
                     .services
                     .extend(self.published.unpublished().cloned());
             }
-            Input::Outcome { id, outcome } => self.outcome(now, id, outcome),
-            Input::Tick => {}
+            Input::Applied(_)
+            | Input::Deleted { .. }
+            | Input::ListBegan(_)
+            | Input::ListEnded { .. }
+            | Input::Families(_)
+            | Input::Outcome { .. }
+            | Input::Tick => {}
         }
     }
 
@@ -197,6 +248,9 @@ impl Engine {
             return Vec::new();
         }
         self.dirty.services.extend(self.writes.due(now));
+        let over = self.presence.expire(now);
+        self.peers_changed(&over);
+        self.reporting.ended(&over);
         let mut dirty = std::mem::take(&mut self.dirty);
         for namespace in dirty.namespaces {
             let names = self.services.get(&namespace).into_iter().flatten();
@@ -208,12 +262,24 @@ impl Engine {
             self.plan(now, &service, &mut actions);
         }
         self.plan_synced(now, &mut actions);
+        self.plan_report(now, &mut actions);
         actions
     }
 
     /// When the engine wants a [`Input::Tick`], if nothing else happens before.
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.writes.next_due()
+        let due = [
+            self.writes.next_due(),
+            self.presence.next_due(),
+            self.reporting.next_due(),
+        ];
+        due.into_iter().flatten().min()
+    }
+
+    /// How each cluster of the registry stands, and how many seconds of its hold are counted;
+    /// `None` where nothing has changed since the last call.
+    pub fn peers(&mut self, now: Timestamp) -> Option<Vec<(ClusterName, Standing, u64)>> {
+        self.presence.news(now)
     }
 
     /// How many services were planned since the start: the work that inputs caused.
@@ -231,6 +297,7 @@ impl Engine {
         let participation = self.participation(&service.namespace);
         // The export's namespace will be heard of at any moment: nothing is concluded before.
         if participation == Participation::Absent && self.world.exports.contains_key(service) {
+            self.published.wait_for(service);
             return;
         }
         self.judge_export(service, &participation);
@@ -268,6 +335,7 @@ impl Engine {
         self.frozen.remove(service);
         self.any_address.remove(service);
         self.told.remove(service);
+        self.no_trouble(service);
     }
 
     fn participation(&self, namespace: &Namespace) -> Participation {
@@ -335,6 +403,7 @@ impl Engine {
                 match effect {
                     Effect::Publish { writes, .. } => self.published.acknowledged(writes, revision),
                     Effect::Synced(epoch) => self.published.synced(epoch),
+                    Effect::Report(report) => self.reporting.acknowledged(report),
                     _ => {}
                 }
             }
@@ -343,6 +412,9 @@ impl Engine {
                 self.writes.outdated(&target, service.as_ref(), now);
             }
             Outcome::Refused(refusal) => {
+                if matches!(effect, Effect::Report(_)) {
+                    self.reporting.changed();
+                }
                 if is_about_addresses(&effect, refusal.kind) {
                     self.any_address.extend(service.clone());
                     self.writes.outdated(&target, service.as_ref(), now);
@@ -352,8 +424,10 @@ impl Engine {
                 }
             }
             Outcome::Unknown(message) => {
-                if let Effect::Publish { writes, .. } = effect {
-                    self.published.unsure(writes);
+                match effect {
+                    Effect::Publish { writes, .. } => self.published.unsure(writes),
+                    Effect::Report(_) => self.reporting.changed(),
+                    _ => {}
                 }
                 self.writes.failed(&target, service.as_ref(), &message, now);
             }
@@ -375,11 +449,12 @@ impl Engine {
                     Effect::Create(_)
                     | Effect::Publish { .. }
                     | Effect::Synced(_)
+                    | Effect::Report(_)
                     | Effect::Event(_) => "",
                 };
                 self.world.remove(object, version, &mut self.dirty);
             }
-            (Target::Records(_) | Target::Synced, _) => {}
+            (Target::Records(_) | Target::Synced | Target::Report, _) => {}
         }
     }
 
@@ -392,7 +467,9 @@ impl Engine {
             | Effect::Update { new: object, .. }
             | Effect::Delete(object) => (Part::Body, object),
             Effect::UpdateStatus { new: object, .. } => (Part::Status, object),
-            Effect::Publish { .. } | Effect::Synced(_) | Effect::Event(_) => return,
+            Effect::Publish { .. } | Effect::Synced(_) | Effect::Report(_) | Effect::Event(_) => {
+                return;
+            }
         };
         let reference = object.reference();
         let target = Target::Object(reference.clone(), part);

@@ -6,7 +6,7 @@
 //! in use until its cluster has said, under its present session, that it published everything.
 //!
 //! ```text
-//! records ─► Fleet::observe ─► (dirty services) ─► Fleet::drain ─► Input::Fleet, Input::Trusted
+//! records ─► Fleet::observe ─► (dirty services) ─► Fleet::drain ─► Input::{Fleet, Trusted, Peers}
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,10 +18,16 @@ use crate::endpoint::{Endpoint, Entries, Entry, EntryProtocol, join};
 use crate::io::Input;
 use crate::merge::{Merged, merge};
 use crate::names::{ClusterName, Region, ServiceKey};
-use crate::record::{ExportRecord, Origin, Record, RecordKey, Session};
+use crate::presence::Peers;
+use crate::record::{ExportRecord, Member, Origin, Record, RecordKey, Session};
 
+mod accept;
+mod peers;
 #[cfg(test)]
 mod tests;
+
+use self::accept::Refusals;
+pub use self::accept::{Refused, Rule};
 
 /// What one cluster says of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +96,15 @@ pub enum FleetInput {
         /// Its place.
         key: RecordKey,
     },
-    /// A full listing begins: what is not seen until it ends is not there.
+    /// What the operator recorded for a cluster; `None`: nothing, any more.
+    Member {
+        /// Which cluster.
+        origin: Origin,
+        /// What is recorded.
+        member: Option<Member>,
+    },
+    /// A full listing begins: what is not seen until it ends is not there. One that was under way
+    /// is void.
     ListBegan,
     /// The listing is complete.
     ListEnded,
@@ -107,8 +121,12 @@ pub struct Fleet {
     dirty: BTreeSet<ServiceKey>,
     /// Clusters of which more than single records changed.
     touched: BTreeSet<ClusterName>,
+    members: BTreeMap<Origin, Held<Member>>,
     trusted: Arc<BTreeSet<ClusterName>>,
-    trust_told: bool,
+    peers: Arc<Peers>,
+    refusals: Refusals,
+    /// Whether anything was told yet.
+    is_told: bool,
     /// Counts full listings; a record is stamped with the one that last saw it.
     listing: u32,
     /// Whether a listing is under way, and whether one was ever complete: until then what is
@@ -143,6 +161,10 @@ struct Held<T> {
 }
 
 impl Partition {
+    fn has_left(&self) -> bool {
+        self.left.as_ref().is_some_and(|held| held.present)
+    }
+
     /// Whether a missing record means that it was withdrawn.
     fn absence_is_trusted(&self) -> bool {
         let synced = self
@@ -155,14 +177,14 @@ impl Partition {
             .as_ref()
             .filter(|held| held.present)
             .map(|held| held.value.epoch);
-        self.left.as_ref().is_some_and(|held| held.present) || (epoch.is_some() && synced == epoch)
+        self.has_left() || (epoch.is_some() && synced == epoch)
     }
 
     fn is_empty(&self) -> bool {
         self.services.is_empty()
             && !self.session.as_ref().is_some_and(|held| held.present)
             && !self.synced.as_ref().is_some_and(|held| held.present)
-            && !self.left.as_ref().is_some_and(|held| held.present)
+            && !self.has_left()
     }
 }
 
@@ -215,8 +237,9 @@ impl Fleet {
                 origin,
                 key,
                 record,
-            } => self.record(&origin, key, record),
+            } => self.accept(&origin, key, record),
             FleetInput::Unreadable { origin, key } => self.unreadable(&origin, &key),
+            FleetInput::Member { origin, member } => self.member(origin, member),
         }
     }
 
@@ -236,9 +259,13 @@ impl Fleet {
             };
             inputs.push(Input::Fleet { service, state });
         }
-        if self.trust_changed() || !self.trust_told {
-            self.trust_told = true;
+        let touched = std::mem::take(&mut self.touched);
+        let is_first = !std::mem::replace(&mut self.is_told, true);
+        if self.trust_changed(&touched) || is_first {
             inputs.push(Input::Trusted(Arc::clone(&self.trusted)));
+        }
+        if self.peers_changed(&touched) || is_first {
+            inputs.push(Input::Peers(Arc::clone(&self.peers)));
         }
         inputs
     }
@@ -253,7 +280,10 @@ impl Fleet {
                 service: service.clone(),
                 state: Some(Arc::clone(state)),
             })
-            .chain([Input::Trusted(Arc::clone(&self.trusted))])
+            .chain([
+                Input::Trusted(Arc::clone(&self.trusted)),
+                Input::Peers(Arc::clone(&self.peers)),
+            ])
             .collect()
     }
 
@@ -285,6 +315,8 @@ impl Fleet {
                 return self.touch(origin, |p| hold(&mut p.synced, None, seen));
             }
             (RecordKey::Left, record) => {
+                // Who has left states nothing, whatever stands there yet.
+                self.dirty.extend(partition.services.keys().cloned());
                 return self.touch(origin, |p| hold(&mut p.left, record.map(|_| ()), seen));
             }
             (RecordKey::Export(service), record) => {
@@ -325,8 +357,15 @@ impl Fleet {
         }
     }
 
-    /// Keeps the last readable value of a record, if there was one.
     fn unreadable(&mut self, origin: &Origin, key: &RecordKey) {
+        let message = format!("{key:?} cannot be read");
+        self.refusals
+            .add(&origin.cluster, Rule::Unreadable, message);
+        self.keep_last(origin, key);
+    }
+
+    /// Keeps the last value of a record that could be used, if there was one.
+    fn keep_last(&mut self, origin: &Origin, key: &RecordKey) {
         let seen = self.listing;
         let regions = self.clusters.get_mut(&origin.cluster);
         let Some(partition) = regions.and_then(|regions| regions.get_mut(&origin.region)) else {
@@ -388,6 +427,7 @@ impl Fleet {
             }
             self.touched.insert(cluster.clone());
         }
+        self.sweep_members();
     }
 
     /// Forgets absent records of the clusters whose absence is trusted, and empty partitions.
@@ -434,20 +474,20 @@ impl Fleet {
     }
 
     /// Brings the set of trusted clusters up to date; says whether it changed.
-    fn trust_changed(&mut self) -> bool {
+    fn trust_changed(&mut self, touched: &BTreeSet<ClusterName>) -> bool {
         let mut changed = false;
-        for cluster in std::mem::take(&mut self.touched) {
-            let regions = self.clusters.get(&cluster);
+        for cluster in touched {
+            let regions = self.clusters.get(cluster);
             let trusted = regions
                 .and_then(|regions| regions.values().next())
                 .is_some_and(Partition::absence_is_trusted);
-            if trusted != self.trusted.contains(&cluster) {
+            if trusted != self.trusted.contains(cluster) {
                 changed = true;
                 let set = Arc::make_mut(&mut self.trusted);
                 if trusted {
-                    set.insert(cluster);
+                    set.insert(cluster.clone());
                 } else {
-                    set.remove(&cluster);
+                    set.remove(cluster);
                 }
             }
         }
@@ -462,7 +502,17 @@ impl Fleet {
         holders.retain(|cluster| {
             let regions = self.clusters.get(cluster);
             let held = regions.and_then(|r| r.values().find_map(|p| p.services.get(service)));
-            let used = regions.and_then(|r| r.values().next()?.services.get(service)?.state());
+            let counts = regions.and_then(|r| r.iter().next().filter(|(_, p)| !p.has_left()));
+            let used = counts.and_then(|(region, partition)| {
+                let state = partition.services.get(service)?.state()?;
+                let origin = Origin {
+                    region: region.clone(),
+                    cluster: cluster.clone(),
+                };
+                let limits = self.members.get(&origin).map(|held| &held.value);
+                let place = (cluster, service);
+                self.refusals.within_limits(limits, place, state)
+            });
             if let Some(state) = used {
                 let shared = last
                     .and_then(|last| last.clusters.get(cluster))

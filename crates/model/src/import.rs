@@ -12,8 +12,9 @@ use crate::object::{
     ImportObject, ImportSpec, Meta, OwnerRef, ServiceKind, ServiceObject, SliceObject,
 };
 use crate::own::{
-    ANNOTATION_ADDRESSES, LABEL_HEADLESS, LABEL_MANAGED_BY, LABEL_SLICE_MANAGED_BY,
-    LABEL_SLICE_SERVICE, MANAGED_BY, OTHER_TOOLS_PREFIXES, SLICE_MANAGED_BY,
+    ANNOTATION_ADDRESSES, LABEL_HEADLESS, LABEL_KEPT_LAST, LABEL_MANAGED_BY,
+    LABEL_SLICE_MANAGED_BY, LABEL_SLICE_SERVICE, MANAGED_BY, OTHER_TOOLS_PREFIXES,
+    SLICE_MANAGED_BY,
 };
 use crate::record::Labels;
 use crate::service::{ImportType, IpFamily};
@@ -211,25 +212,34 @@ pub(crate) fn slice_meta(
     import: &ImportObject,
     derived_name: &ObjectName,
     cluster: &ClusterName,
-    headless: bool,
+    kind: SliceKind,
     slice: SliceIdentity<'_>,
 ) -> Meta {
-    let labels = [
+    let mut labels = vec![
         (LABEL_MANAGED_BY, MANAGED_BY),
         (LABEL_SERVICE_NAME, import.meta.key.name.as_str()),
         (LABEL_SOURCE_CLUSTER, cluster.as_str()),
         (LABEL_SLICE_SERVICE, derived_name.as_str()),
         (LABEL_SLICE_MANAGED_BY, SLICE_MANAGED_BY),
-        (LABEL_HEADLESS, ""),
     ];
-    let labels = if headless { &labels[..] } else { &labels[..5] };
+    labels.extend(kind.headless.then_some((LABEL_HEADLESS, "")));
+    labels.extend(kind.kept.then_some((LABEL_KEPT_LAST, "true")));
     let (mut meta, old_labels) = match slice {
         SliceIdentity::Present(slice) => (slice.meta.clone(), Some(&slice.meta.labels)),
         SliceIdentity::New(name) => (Meta::to_create(import.meta.key.sibling(&name)), None),
     };
-    meta.labels = map_of(&[], labels, old_labels);
+    meta.labels = map_of(&[], &labels, old_labels);
     own(&mut meta, import);
     meta
+}
+
+/// What a slice's labels say beside whose it is.
+#[derive(Clone, Copy)]
+pub(crate) struct SliceKind {
+    /// Of a headless import.
+    pub(crate) headless: bool,
+    /// Its cluster is not heard of, and these are the last endpoints.
+    pub(crate) kept: bool,
 }
 
 /// Which slice: one that is there, or one to be created under a name.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::fleet::FleetService;
 use crate::names::{ClusterName, ServiceKey};
 use crate::object::{Kind, Object, ObjectRef};
-use crate::record::{Record, RecordKey};
+use crate::presence::Peers;
+use crate::record::{Record, RecordKey, Report};
 use crate::service::IpFamily;
 
 /// Something that is listed in full and then watched.
@@ -53,6 +54,14 @@ pub enum Input {
     /// The clusters whose missing records mean that they are withdrawn ("absence is not
     /// withdrawal", DESIGN §2.2); sent after the fleet changes that it stands for.
     Trusted(Arc<BTreeSet<ClusterName>>),
+    /// All clusters that have anything in the registry; sent after the fleet changes that it
+    /// stands for.
+    Peers(Arc<Peers>),
+    /// Whether the watch of the registry is live: what is not heard meanwhile is no silence of
+    /// others. It is until this says otherwise.
+    Heard(bool),
+    /// Everything up to this revision of the registry was told.
+    Revision(u64),
     /// A record of this cluster's own partition, as the registry holds it; `None`: not there.
     OwnRecord {
         /// Its place.
@@ -119,8 +128,33 @@ pub enum Effect {
     },
     /// Put `synced` with this session epoch: everything known is published.
     Synced(u64),
+    /// Put `report`: how this cluster's imports are doing.
+    Report(Arc<Report>),
     /// Tell the user of an object; best effort, has no outcome.
     Event(Event),
+}
+
+impl Effect {
+    /// The records that it writes, if it is one on the registry.
+    pub fn into_records(self) -> Option<Vec<RecordWrite>> {
+        let one = |key, record| {
+            let record = Some(record);
+            Some(vec![RecordWrite { key, record }])
+        };
+        match self {
+            Self::Publish { writes, .. } => Some(writes),
+            Self::Synced(epoch) => one(RecordKey::Synced, Record::Synced(epoch)),
+            Self::Report(report) => one(
+                RecordKey::Report,
+                Record::Report(Arc::unwrap_or_clone(report)),
+            ),
+            Self::Create(_)
+            | Self::Update { .. }
+            | Self::UpdateStatus { .. }
+            | Self::Delete(_)
+            | Self::Event(_) => None,
+        }
+    }
 }
 
 /// A write of one record of the own partition.

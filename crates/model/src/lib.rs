@@ -27,6 +27,7 @@ pub mod names;
 pub mod object;
 pub mod own;
 pub mod packing;
+pub mod presence;
 pub mod record;
 pub mod selector;
 pub mod service;

@@ -1,7 +1,7 @@
 //! Mirrored endpoints: what the EndpointSlices of an import hold, before they are packed
 //! (BEHAVIOUR §3).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -18,11 +18,26 @@ use crate::service::{IpFamily, Protocol};
 /// The traffic distribution that prefers the client's own node.
 const PREFER_SAME_NODE: &str = "PreferSameNode";
 
+/// Which of a cluster's endpoints are used (BEHAVIOUR §6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Usage {
+    /// All; those that are ready let others go where the cluster is live.
+    All {
+        /// Whether its session is there.
+        live: bool,
+    },
+    /// Those of ports and families for which no live cluster has a ready one.
+    Last,
+    /// None.
+    None,
+}
+
 /// One cluster that contributes to an import.
 #[derive(Clone, Copy)]
 pub(crate) struct Contributor<'a> {
     pub(crate) cluster: &'a ClusterName,
     pub(crate) service: &'a ClusterService,
+    pub(crate) usage: Usage,
     /// Node and target of each endpoint: only of this cluster's own.
     pub(crate) details: Option<&'a [Detail]>,
 }
@@ -36,14 +51,16 @@ pub(crate) fn mirrored(
     contributors: &[Contributor<'_>],
     families: &[IpFamily],
 ) -> Mirrored {
+    let spoken_for = spoken_for(merged, contributors);
     let mut all = Vec::new();
     for contributor in contributors {
-        let part = merged
-            .parts
-            .get(contributor.cluster)
-            .filter(|part| part.endpoints_used);
-        if let Some(part) = part {
-            all.extend(served(merged, part, contributor));
+        let spoken_for = match contributor.usage {
+            Usage::All { .. } => None,
+            Usage::Last => Some(&spoken_for),
+            Usage::None => continue,
+        };
+        if let Some(part) = used_part(merged, contributor) {
+            all.extend(served(merged, part, contributor, spoken_for));
         }
     }
     all.retain(|e| families.contains(&IpFamily::of(e.endpoint.address)));
@@ -67,6 +84,59 @@ pub(crate) fn mirrored(
     mirrored
 }
 
+/// The accepted ports, as indices, and families for which a live cluster has a ready endpoint;
+/// `None` stands for the service itself where it has no ports. Empty where nobody asks.
+type SpokenFor = BTreeSet<(Option<usize>, IpFamily)>;
+
+fn spoken_for(merged: &Merged, contributors: &[Contributor<'_>]) -> SpokenFor {
+    let mut spoken_for = SpokenFor::new();
+    if !contributors.iter().any(|c| c.usage == Usage::Last) {
+        return spoken_for;
+    }
+    let live = Usage::All { live: true };
+    for contributor in contributors.iter().filter(|c| c.usage == live) {
+        let Some(part) = used_part(merged, contributor) else {
+            continue;
+        };
+        let endpoints = contributor.service.endpoints.iter();
+        for endpoint in endpoints.filter(|e| e.conditions.ready) {
+            let family = IpFamily::of(endpoint.address);
+            if merged.ports.is_empty() {
+                spoken_for.insert((None, family));
+            }
+            let ports = endpoint.ports.iter();
+            let indices = ports.filter_map(|port| accepted_port(part, port));
+            spoken_for.extend(indices.map(|index| (Some(index), family)));
+        }
+    }
+    spoken_for
+}
+
+/// The part of a cluster, if its endpoints can be used at all.
+fn used_part<'a>(merged: &'a Merged, contributor: &Contributor<'_>) -> Option<&'a Part> {
+    let part = merged.parts.get(contributor.cluster);
+    part.filter(|part| part.endpoints_used)
+}
+
+/// The clusters of which some endpoint is used because it is among the last.
+pub(crate) fn kept(
+    merged: &Merged,
+    contributors: &[Contributor<'_>],
+    families: &[IpFamily],
+) -> BTreeSet<ClusterName> {
+    let spoken_for = spoken_for(merged, contributors);
+    let keeps = |contributor: &&Contributor<'_>| {
+        let Some(part) = used_part(merged, contributor) else {
+            return false;
+        };
+        let served = served(merged, part, contributor, Some(&spoken_for));
+        let mut families_of = served.iter().map(|s| IpFamily::of(s.endpoint.address));
+        families_of.any(|family| families.contains(&family))
+    };
+    let last = contributors.iter().filter(|c| c.usage == Usage::Last);
+    last.filter(keeps).map(|c| c.cluster.clone()).collect()
+}
+
 /// An endpoint with the accepted ports that it serves.
 struct Served<'a> {
     cluster: &'a ClusterName,
@@ -75,15 +145,33 @@ struct Served<'a> {
 }
 
 /// The endpoints of one cluster that serve an accepted port, or any where there are no ports.
-fn served<'a>(merged: &Merged, part: &Part, contributor: &Contributor<'a>) -> Vec<Served<'a>> {
-    let mut port_sets: HashMap<&Arc<[EndpointPort]>, Ports> = HashMap::new();
+/// What is spoken for is left out.
+fn served<'a>(
+    merged: &Merged,
+    part: &Part,
+    contributor: &Contributor<'a>,
+    spoken_for: Option<&SpokenFor>,
+) -> Vec<Served<'a>> {
+    let is_open = |port: Option<usize>, family| {
+        spoken_for.is_none_or(|spoken_for| !spoken_for.contains(&(port, family)))
+    };
+    let mut port_sets: HashMap<(&Arc<[EndpointPort]>, IpFamily), Ports> = HashMap::new();
     let mut place: HashMap<(IpAddr, Option<Arc<str>>, Ports), usize> = HashMap::new();
     let mut all: Vec<Served<'a>> = Vec::with_capacity(contributor.service.endpoints.len());
     for (index, endpoint) in contributor.service.endpoints.iter().enumerate() {
+        let family = IpFamily::of(endpoint.address);
         let ports = port_sets
-            .entry(&endpoint.ports)
-            .or_insert_with(|| accepted_ports(merged, part, &endpoint.ports));
-        if ports.is_empty() && !merged.ports.is_empty() {
+            .entry((&endpoint.ports, family))
+            .or_insert_with(|| {
+                let is_open = |index| is_open(Some(index), family);
+                accepted_ports(merged, part, &endpoint.ports, is_open)
+            });
+        let is_served = if merged.ports.is_empty() {
+            is_open(None, family)
+        } else {
+            !ports.is_empty()
+        };
+        if !is_served {
             continue;
         }
         let detail = contributor.details.and_then(|details| details.get(index));
@@ -118,12 +206,23 @@ fn served<'a>(merged: &Merged, part: &Part, contributor: &Contributor<'a>) -> Ve
     all
 }
 
+/// The accepted port that a port of this cluster serves, as an index.
+fn accepted_port(part: &Part, port: &EndpointPort) -> Option<usize> {
+    let key = (Arc::clone(&port.name), port.protocol);
+    part.serves.get(&key).copied()
+}
+
 /// The accepted ports that an endpoint with these ports serves, in their order.
-fn accepted_ports(merged: &Merged, part: &Part, own: &[EndpointPort]) -> Ports {
+fn accepted_ports(
+    merged: &Merged,
+    part: &Part,
+    own: &[EndpointPort],
+    is_open: impl Fn(usize) -> bool,
+) -> Ports {
     let mut ports: Vec<(usize, SlicePort)> = own
         .iter()
         .filter_map(|port| {
-            let index = *part.serves.get(&(Arc::clone(&port.name), port.protocol))?;
+            let index = accepted_port(part, port).filter(|index| is_open(*index))?;
             let accepted = merged.ports.get(index)?;
             Some((
                 index,

@@ -17,6 +17,9 @@ pub const SLICE_MANAGED_BY: &str = "controller.tombolo.dev";
 pub const LABEL_SLICE_SERVICE: &str = "kubernetes.io/service-name";
 /// Label on the slices of headless Services.
 pub const LABEL_HEADLESS: &str = "service.kubernetes.io/headless";
+/// Label on the slices of a cluster that is not heard of, whose endpoints are kept because no live
+/// cluster has any.
+pub const LABEL_KEPT_LAST: &str = "tombolo.dev/kept-last";
 /// Annotation on a ServiceImport: the addresses its derived Service had last, comma-joined.
 pub const ANNOTATION_ADDRESSES: &str = "tombolo.dev/addresses";
 /// Annotation on a Namespace: whether it takes part in the clusterset.

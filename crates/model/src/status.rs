@@ -1,5 +1,6 @@
 //! Conditions: what users read on their ServiceExports and ServiceImports (BEHAVIOUR §1–§3).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -10,7 +11,7 @@ use mcs_api::condition::{
 
 use crate::export::{LocalExport, Verdict};
 use crate::merge::Merged;
-use crate::names::ServiceKey;
+use crate::names::{ClusterName, ServiceKey};
 use crate::object::Condition;
 
 /// How far the publication of an export is.
@@ -110,11 +111,11 @@ fn conflict(merged: Option<&Merged>) -> Wanted {
 pub(crate) fn of_import(state: &ImportState) -> Wanted {
     let kind = ImportCondition::Ready.as_str();
     match state {
-        ImportState::Ready => Wanted::new(
+        ImportState::Ready(note) => Wanted::new(
             kind,
             true,
             ImportReadyReason::Ready.as_str(),
-            "the service can be used".to_owned(),
+            format!("the service can be used{note}"),
         ),
         ImportState::NoUsableFamily(message) => Wanted::new(
             kind,
@@ -134,12 +135,66 @@ pub(crate) fn of_import(state: &ImportState) -> Wanted {
 /// How an import is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ImportState {
-    /// It can be used.
-    Ready,
+    /// It can be used; what else is to be said of its clusters ([`absence_note`]).
+    Ready(String),
     /// This cluster's network has none of its families.
     NoUsableFamily(String),
     /// Something is missing or in the way.
     Pending(String),
+}
+
+/// Why a cluster behind an import is not simply there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Absence {
+    /// It cannot list what it publishes from, since then.
+    Blind(Timestamp),
+    /// It is not heard of; its endpoints are used while the hold runs.
+    Held,
+    /// It is not heard of; its endpoints are among the last.
+    Kept,
+    /// It is not heard of; its endpoints are not used any more.
+    Withdrawn,
+    /// The operator took its endpoints out.
+    Drained,
+}
+
+/// By cluster.
+pub(crate) type Absences = BTreeMap<ClusterName, Absence>;
+
+/// Clusters that a note names; more are counted.
+const ABSENT_NAMED_MAX: usize = 5;
+
+impl Absence {
+    /// Whether endpoints of the cluster are used.
+    pub(crate) const fn is_used(&self) -> bool {
+        match self {
+            Self::Blind(_) | Self::Held | Self::Kept => true,
+            Self::Withdrawn | Self::Drained => false,
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::Blind(since) => {
+                // Whole seconds, as in every other time of a status.
+                let secs = Timestamp::from_second(since.as_second()).unwrap_or(since);
+                format!("cannot see its own objects since {secs}, they are used as they were")
+            }
+            Self::Held => "is not heard of, its endpoints are still used".to_owned(),
+            Self::Kept => "is not heard of, its endpoints are kept as they are the last".to_owned(),
+            Self::Withdrawn => "is not heard of, its endpoints are not used any more".to_owned(),
+            Self::Drained => "is drained, its endpoints are not used".to_owned(),
+        }
+    }
+}
+
+/// What users of an import should know of its clusters; empty where all are there.
+pub(crate) fn absence_note(absences: &Absences) -> String {
+    let named = absences.iter().take(ABSENT_NAMED_MAX);
+    let named = named.map(|(cluster, absence)| format!("; cluster {cluster} {}", absence.text()));
+    let more = absences.len().saturating_sub(ABSENT_NAMED_MAX);
+    let more = (more > 0).then(|| format!("; and {more} more"));
+    named.chain(more).collect()
 }
 
 /// A condition that is to be set.
@@ -169,6 +224,12 @@ impl Wanted {
     pub(crate) fn is_news(&self, present: &[Condition]) -> bool {
         let old = present.iter().find(|c| c.kind.as_ref() == self.kind);
         old.is_none_or(|c| c.status.as_ref() != self.status_text() || c.reason != self.reason)
+    }
+
+    /// Whether the words are others than those that are there.
+    pub(crate) fn says_other(&self, present: &[Condition]) -> bool {
+        let old = present.iter().find(|c| c.kind.as_ref() == self.kind);
+        old.is_some_and(|c| c.message != self.message)
     }
 }
 

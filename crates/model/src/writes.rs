@@ -34,6 +34,8 @@ pub(crate) enum Target {
     Records(ServiceKey),
     /// The `synced` mark.
     Synced,
+    /// The `report`.
+    Report,
 }
 
 /// A write that has not been answered.
@@ -53,6 +55,7 @@ pub(crate) struct Writes {
     by_object: HashMap<ObjectRef, ActionId>,
     by_records: HashMap<ServiceKey, ActionId>,
     synced: Option<ActionId>,
+    report: Option<ActionId>,
     /// All that a service asked for.
     by_service: HashMap<ServiceKey, BTreeSet<ActionId>>,
     retries: HashMap<Target, Retry>,
@@ -61,7 +64,8 @@ pub(crate) struct Writes {
     corrections: HashMap<Target, Corrections>,
     /// When which services are to be planned again.
     timers: BTreeMap<Timestamp, BTreeSet<ServiceKey>>,
-    synced_due: Option<Timestamp>,
+    /// When marks that belong to no service are tried again.
+    marks_due: BTreeSet<Timestamp>,
     /// When notes about old corrections are dropped next.
     purge_due: Option<Timestamp>,
 }
@@ -100,6 +104,7 @@ impl Writes {
                 self.by_records.insert(service.clone(), id);
             }
             Target::Synced => self.synced = Some(id),
+            Target::Report => self.report = Some(id),
         }
         if let Some(service) = &service {
             self.by_service
@@ -135,6 +140,7 @@ impl Writes {
                 self.by_records.remove(service);
             }
             Target::Synced => self.synced = None,
+            Target::Report => self.report = None,
         }
         if let Some(service) = &write.service
             && let Some(ids) = self.by_service.get_mut(service)
@@ -179,6 +185,11 @@ impl Writes {
         self.synced.is_some()
     }
 
+    /// Whether the report is being written.
+    pub(crate) const fn on_report(&self) -> bool {
+        self.report.is_some()
+    }
+
     /// Whether a target may be written now: not while a failed write waits for its retry.
     pub(crate) fn is_due(&self, target: &Target, now: Timestamp) -> bool {
         self.retries
@@ -214,7 +225,9 @@ impl Writes {
         self.retries.insert(target.clone(), retry);
         match service {
             Some(service) => self.wake(service, due),
-            None => self.synced_due = Some(due),
+            None => {
+                self.marks_due.insert(due);
+            }
         }
         // A write that failed has corrected nothing.
         if let Some(corrections) = self.corrections.get_mut(target) {
@@ -254,9 +267,7 @@ impl Writes {
         {
             due.extend(entry.remove());
         }
-        if self.synced_due.is_some_and(|at| at <= now) {
-            self.synced_due = None;
-        }
+        self.marks_due.retain(|at| *at > now);
         if self.purge_due.is_none_or(|at| at <= now) {
             self.purge_due = Some(later(now, CONTEST_WINDOW));
             self.corrections.retain(|_, c| {
@@ -275,7 +286,7 @@ impl Writes {
             .next()
             .copied()
             .into_iter()
-            .chain(self.synced_due)
+            .chain(self.marks_due.first().copied())
             .min()
     }
 

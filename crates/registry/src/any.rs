@@ -6,7 +6,7 @@ use tombolo_model::io::RecordWrite;
 use tombolo_model::record::Origin;
 
 use crate::error::Error;
-use crate::etcd::EtcdRegistry;
+use crate::etcd::{Counts, EtcdRegistry};
 use crate::event::Event;
 use crate::key::{KeyRange, Layout};
 use crate::memory::MemoryRegistry;
@@ -20,6 +20,16 @@ pub enum AnyRegistry {
     Memory(MemoryRegistry),
     /// In etcd.
     Etcd(EtcdRegistry),
+}
+
+impl AnyRegistry {
+    /// What happened so far, for metrics; `None` where nothing is counted.
+    pub fn counts(&self) -> Option<Counts> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Etcd(registry) => Some(registry.counts()),
+        }
+    }
 }
 
 impl From<MemoryRegistry> for AnyRegistry {

@@ -270,6 +270,7 @@ async fn next_event(watcher: &mut Watcher, decoder: &mut Decoder) -> Option<Even
                 value,
                 revision,
             } => decoder.event(&key, value.as_deref(), revision),
+            Told::Heard(is_heard) => Some(Event::Heard(is_heard)),
             Told::Progress { .. } => None,
         };
         if told.is_some() {

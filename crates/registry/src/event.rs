@@ -55,6 +55,10 @@ pub enum Event {
         /// The revision of its last change.
         revision: u64,
     },
+    /// Whether changes are heard of. They are until this says otherwise, and what happened
+    /// meanwhile is told after it says so again. Time in which nothing could be heard is nobody's
+    /// silence.
+    Heard(bool),
     /// A key below the root that is none of the layout.
     Stray {
         /// The key, cut and made readable.
@@ -64,6 +68,20 @@ pub enum Event {
         /// The revision of its last change.
         revision: u64,
     },
+}
+
+impl Event {
+    /// The revision that it tells of, if any.
+    pub const fn revision(&self) -> Option<u64> {
+        match self {
+            Self::ListBegan(_) | Self::Heard(_) => None,
+            Self::ListEnded { revision }
+            | Self::Record { revision, .. }
+            | Self::Member { revision, .. }
+            | Self::Settings { revision, .. }
+            | Self::Stray { revision, .. } => Some(*revision),
+        }
+    }
 }
 
 /// Why a listing begins.

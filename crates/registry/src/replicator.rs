@@ -238,6 +238,8 @@ impl Replicator {
                 mirror.reached(revision);
                 true
             }
+            // Signs of life follow what is heard, not what is tried.
+            Told::Heard(_) => true,
         }
     }
 

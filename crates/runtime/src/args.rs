@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::controller::settings::{AccessArgs, AdminArgs, ControllerArgs, LeaseArgs, ResourceArgs};
 use crate::dns::settings::DnsArgs;
 use crate::dns_stub::DnsStubArgs;
+use crate::membership::{MemberArgs, OutArgs};
 use crate::registry::RegistryCommandArgs;
 use crate::replicator::ReplicatorArgs;
 use crate::rules::RuleArgs;
@@ -35,6 +36,18 @@ pub(crate) enum Command {
     Crds(CrdsArgs),
     Registry(Box<RegistryCommandArgs>),
     Replicator(Box<ReplicatorArgs>),
+    /// Takes a cluster's endpoints out, in every cluster; its exports stay.
+    ///
+    /// Names the services of which no other live cluster has a ready endpoint, and wants --yes for
+    /// them.
+    Drain(Box<OutArgs>),
+    /// Brings the endpoints of a drained cluster back.
+    Undrain(Box<MemberArgs>),
+    /// Takes a cluster out of the clusterset for good, with all that it exports.
+    ///
+    /// Its controller publishes nothing more until it is started with --take-over. Names the
+    /// services of which no other live cluster has a ready endpoint, and wants --yes for them.
+    Leave(Box<OutArgs>),
 }
 
 /// Shows what each cluster would hold; changes nothing.

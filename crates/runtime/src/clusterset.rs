@@ -27,7 +27,7 @@ use tombolo_model::io::{
 use tombolo_model::merge::Merged;
 use tombolo_model::names::{ClusterName, NameError, Region, ServiceKey};
 use tombolo_model::object::{Kind, Object, ObjectRef, SliceObject};
-use tombolo_model::record::{Origin, Owner, Record, RecordKey};
+use tombolo_model::record::{Origin, Owner, RecordKey};
 use tombolo_model::service::IpFamily;
 use tombolo_registry::error::Error;
 use tombolo_registry::event::{Event as Told, State};
@@ -308,7 +308,7 @@ impl Clusterset {
                 });
             }
             // Nobody is granted or drained here, and nothing else writes.
-            Told::Member { .. } | Told::Settings { .. } | Told::Stray { .. } => {}
+            Told::Member { .. } | Told::Settings { .. } | Told::Heard(_) | Told::Stray { .. } => {}
         }
     }
 
@@ -424,16 +424,9 @@ impl Member {
         }
         for Action { id, effect } in self.engine.act(now) {
             let outcome = match effect {
-                Effect::Publish { writes, .. } => Some(self.publish(writes).await),
-                Effect::Synced(epoch) => {
-                    let record = Some(Record::Synced(epoch));
-                    Some(
-                        self.publish(vec![RecordWrite {
-                            key: RecordKey::Synced,
-                            record,
-                        }])
-                        .await,
-                    )
+                Effect::Publish { .. } | Effect::Synced(_) | Effect::Report(_) => {
+                    let writes = effect.into_records().unwrap_or_default();
+                    Some(self.publish(writes).await)
                 }
                 effect => self.store.execute(&effect, now).map(|reply| {
                     self.inputs.extend(reply.changes);

@@ -18,6 +18,7 @@ mod exit;
 mod input;
 mod live;
 mod logging;
+mod membership;
 mod metrics;
 mod names;
 mod options;
@@ -72,7 +73,10 @@ pub fn run() -> ExitCode {
         | Command::DnsStub(_)
         | Command::Crds(_)
         | Command::Registry(_)
-        | Command::Replicator(_) => 2,
+        | Command::Replicator(_)
+        | Command::Drain(_)
+        | Command::Undrain(_)
+        | Command::Leave(_) => 2,
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
@@ -98,6 +102,9 @@ pub fn run() -> ExitCode {
             Command::Crds(args) => crds::run(args).await,
             Command::Registry(args) => Box::pin(registry::run(*args)).await,
             Command::Replicator(args) => replicator::run(*args).await,
+            Command::Drain(args) => Box::pin(membership::drain(*args)).await,
+            Command::Undrain(args) => membership::undrain(*args).await,
+            Command::Leave(args) => Box::pin(membership::leave(*args)).await,
         }
     });
     match result {

@@ -179,11 +179,36 @@ impl Collector for StatusCollector {
             self.dropped.total(),
         )?;
         self.watches(encoder)?;
+        self.peers(encoder)?;
         self.objects(encoder)
     }
 }
 
 impl StatusCollector {
+    /// The clusters of the registry.
+    fn peers(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let help = "Whether changes of the registry are heard";
+        let is_heard = self.status.is_heard();
+        gauge(encoder, "registry_heard", help, i64::from(is_heard))?;
+        let peers = self.status.peers_now();
+        let one = ConstGauge::new(1_i64);
+        let help = "How each cluster of the registry stands";
+        let mut family = encoder.encode_descriptor("peer_state", help, None, one.metric_type())?;
+        for (cluster, standing, _) in &peers {
+            let labels = [("peer", cluster.as_str()), ("state", standing.as_str())];
+            one.encode(family.encode_family(&labels)?)?;
+        }
+        let help = "How much of the hold is counted for a cluster that is not heard of";
+        let unit = Some(&Unit::Seconds);
+        let kind = one.metric_type();
+        let mut family = encoder.encode_descriptor("peer_held", help, unit, kind)?;
+        for (cluster, _, held) in &peers {
+            let held = ConstGauge::new(i64::try_from(*held).unwrap_or(i64::MAX));
+            held.encode(family.encode_family(&[("peer", cluster.as_str())])?)?;
+        }
+        Ok(())
+    }
+
     fn watches(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
         let gauge = ConstGauge::new(1_i64);
         let help = "The state of the watch of each kind";

@@ -55,6 +55,9 @@ impl Names {
             | Input::Families(_)
             | Input::Fleet { .. }
             | Input::Trusted(_)
+            | Input::Peers(_)
+            | Input::Heard(_)
+            | Input::Revision(_)
             | Input::OwnRecord { .. }
             | Input::Session(_)
             | Input::Outcome { .. }

@@ -16,6 +16,7 @@ use crate::print;
 
 mod check;
 mod grant;
+pub(crate) mod metrics;
 mod show;
 
 pub(crate) use self::grant::GrantArgs;
@@ -196,7 +197,7 @@ impl RegistryArgs {
     }
 
     /// For reading; nothing is written through it.
-    fn reader(&self) -> Result<EtcdRegistry, Refusal> {
+    pub(crate) fn reader(&self) -> Result<EtcdRegistry, Refusal> {
         let origin = self.origin("reader")?;
         let reader = EtcdRegistry::try_new(self.config()?, origin);
         reader.map_err(|error| Refusal::usage(vec![error.to_string()]))

@@ -202,7 +202,9 @@ impl ApiServer {
             Effect::Update { old, new } => self.update(old, new, false),
             Effect::UpdateStatus { old, new } => self.update(old, new, true),
             Effect::Delete(object) => self.delete(object),
-            Effect::Publish { .. } | Effect::Synced(_) | Effect::Event(_) => return None,
+            Effect::Publish { .. } | Effect::Synced(_) | Effect::Report(_) | Effect::Event(_) => {
+                return None;
+            }
         };
         Some(outcome.unwrap_or_else(|refused| refused))
     }

@@ -81,7 +81,9 @@ fn not_ours(effect: &Effect) -> Option<String> {
             old,
             matches!(old.kind(), Kind::ServiceExport | Kind::ServiceImport),
         ),
-        Effect::Publish { .. } | Effect::Synced(_) | Effect::Event(_) => return None,
+        Effect::Publish { .. } | Effect::Synced(_) | Effect::Report(_) | Effect::Event(_) => {
+            return None;
+        }
     };
     (!is_allowed).then(|| format!("{:?} is not ours: {effect:?}", old.reference()))
 }

@@ -37,6 +37,8 @@ pub enum PeerSession {
     Synced,
     /// A new one that has not.
     Unsynced,
+    /// A new one that has, but sees nothing any more.
+    Blind,
     /// None.
     Gone,
 }
@@ -83,6 +85,10 @@ pub enum Op {
     NoPeer(usize, Key),
     /// Its session changes.
     PeerSession(usize, PeerSession),
+    /// The operator takes a cluster's endpoints out, or back; also those of the site itself.
+    Drain(usize, bool),
+    /// The watch of the registry is live, or is not.
+    Heard(bool),
     /// A Service that is not ours takes the derived name.
     Stranger(Key),
     /// It goes.
@@ -203,9 +209,12 @@ fn remote() -> impl Strategy<Value = Op> {
         1 => (peer(), prop_oneof![
             Just(PeerSession::Synced),
             Just(PeerSession::Unsynced),
+            Just(PeerSession::Blind),
+            Just(PeerSession::Gone),
             Just(PeerSession::Gone),
         ])
             .prop_map(|(c, s)| Op::PeerSession(c, s)),
+        1 => (0..4_usize, any::<bool>()).prop_map(|(c, out)| Op::Drain(c, out)),
     ]
 }
 
@@ -222,6 +231,8 @@ fn faults() -> impl Strategy<Value = Op> {
         3 => (1..4_usize).prop_map(Op::Overtake),
         6 => Just(Op::Run),
         3 => (1..90_i64).prop_map(Op::Wait),
+        1 => (300..700_i64).prop_map(Op::Wait),
+        1 => any::<bool>().prop_map(Op::Heard),
         1 => (0..8_usize).prop_map(Op::Restart),
         1 => Just(Op::Disconnect),
         1 => Just(Op::Connect),

@@ -22,6 +22,7 @@ use tombolo_model::object::{
 use tombolo_model::record::{ExportRecord, Labels};
 use tombolo_model::service::IpFamily;
 
+mod absence;
 mod endpoints;
 mod export;
 mod import;
@@ -60,6 +61,10 @@ pub struct Truth {
     pub imports: BTreeMap<ServiceKey, Arc<ImportObject>>,
     /// What the other clusters state.
     pub peers: BTreeMap<ClusterName, BTreeMap<ServiceKey, Stated>>,
+    /// The clusters whose session is missing, for longer than the hold.
+    pub missing: BTreeSet<ClusterName>,
+    /// The clusters that the operator has drained.
+    pub drained: BTreeSet<ClusterName>,
 }
 
 impl Truth {
@@ -74,6 +79,8 @@ impl Truth {
             exports: BTreeMap::new(),
             imports: BTreeMap::new(),
             peers: BTreeMap::new(),
+            missing: BTreeSet::new(),
+            drained: BTreeSet::new(),
         }
     }
 
@@ -197,6 +204,10 @@ pub struct ExpectedImport {
     pub service: Option<ExpectedService>,
     /// Every endpoint that some slice of ours holds.
     pub endpoints: BTreeSet<ExpectedEndpoint>,
+    /// The clusters that are missing and whose last endpoints are kept.
+    pub kept: BTreeSet<ClusterName>,
+    /// The clusters that the condition Ready has to name, as something about them is amiss.
+    pub amiss: BTreeSet<ClusterName>,
 }
 
 /// A derived Service.

@@ -14,7 +14,7 @@ use tombolo_model::service::{IpFamily, Port};
 use crate::apiserver::{namespace, namespace_ref};
 use crate::ops::{CLUSTERS, Key, NAMESPACES, NamespaceState, Op, PeerSession, SERVICES};
 use crate::oracle::{Truth, differences, expect};
-use crate::registry::{Registry, stated};
+use crate::registry::{Registry, origin, stated};
 use crate::shapes::SliceShape;
 use crate::site::{KINDS, Site};
 
@@ -99,6 +99,8 @@ impl Play {
             Op::PeerEndpoints(at, key, shape) => self.peer_endpoints(*at, *key, shape),
             Op::NoPeer(at, key) => self.no_peer(*at, *key),
             Op::PeerSession(at, state) => self.peer_session(*at, *state),
+            Op::Drain(at, out) => self.registry.drain(&origin(&cluster(*at)), *out),
+            Op::Heard(is_heard) => self.site.hear(*is_heard),
             Op::Stranger(key) => self.stranger(*key),
             Op::NoStranger(key) => self.no_stranger(*key),
             Op::ForeignImport(key) => self.foreign_import(*key),
@@ -187,11 +189,26 @@ impl Play {
         self.site.tell_families();
     }
 
-    /// Brings everything to rest and compares it with the oracle.
+    /// Brings everything to rest and compares it with the oracle: with all clusters heard of, and
+    /// with those missing that were.
     pub fn settle(&mut self) {
+        let missing = self.registry.missing();
         for at in [0, 2, 3] {
             self.heal(at);
         }
+        self.site.settle(&mut self.registry);
+        self.verify();
+        let missing: Vec<usize> = [0, 2, 3]
+            .into_iter()
+            .filter(|at| missing.contains(&cluster(*at)))
+            .collect();
+        if missing.is_empty() {
+            return;
+        }
+        for at in missing {
+            self.peer_session(at, PeerSession::Gone);
+        }
+        // Until nothing is due: the holds have ended.
         self.site.settle(&mut self.registry);
         self.verify();
     }
@@ -206,6 +223,8 @@ impl Play {
             truth.put(object);
         }
         truth.peers = self.registry.stated();
+        truth.missing = self.registry.missing();
+        truth.drained = self.registry.drained();
         truth
     }
 

@@ -1,12 +1,13 @@
 //! A registry that remembers every change, so that each reader may be at its own place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use tombolo_model::fleet::FleetInput;
 use tombolo_model::io::RecordWrite;
 use tombolo_model::names::{ClusterName, Region, ServiceKey};
-use tombolo_model::record::{Origin, Record, RecordKey, Session};
+use tombolo_model::presence::PeerSession;
+use tombolo_model::record::{Member, Origin, Record, RecordKey, Session};
 use tombolo_model::service::IpFamily;
 
 use crate::oracle::Stated;
@@ -41,6 +42,8 @@ pub struct Registry {
     partitions: BTreeMap<Origin, BTreeMap<RecordKey, Record>>,
     /// Every change since the beginning.
     pub log: Vec<Change>,
+    /// Every change of what the operator recorded, the last of which counts.
+    pub members: Vec<(Origin, Member)>,
 }
 
 /// The origin of a cluster of the only region.
@@ -82,8 +85,43 @@ impl Registry {
         self.revision()
     }
 
+    /// The operator takes a cluster's endpoints out, or back.
+    pub fn drain(&mut self, origin: &Origin, drained: bool) {
+        let member = Member {
+            joined: Timestamp::UNIX_EPOCH,
+            cidrs: Vec::new(),
+            namespaces: Vec::new(),
+            drained,
+        };
+        self.members.push((origin.clone(), member));
+    }
+
+    /// The clusters whose endpoints are out.
+    pub fn drained(&self) -> BTreeSet<ClusterName> {
+        let last: BTreeMap<&Origin, bool> = self
+            .members
+            .iter()
+            .map(|(origin, member)| (origin, member.drained))
+            .collect();
+        let out = last.into_iter().filter(|(_, drained)| *drained);
+        out.map(|(origin, _)| origin.cluster.clone()).collect()
+    }
+
+    /// The clusters that have anything here but no session.
+    pub fn missing(&self) -> BTreeSet<ClusterName> {
+        let missing = self.partitions.iter().filter(|(_, partition)| {
+            !partition.is_empty() && !partition.contains_key(&RecordKey::Session)
+        });
+        missing.map(|(origin, _)| origin.cluster.clone()).collect()
+    }
+
     /// Opens a session of a cluster.
     pub fn open_session(&mut self, origin: &Origin, epoch: u64) {
+        self.open(origin, epoch, PeerSession::Live);
+    }
+
+    /// Opens a session of a cluster, whose writer may see nothing any more.
+    pub fn open(&mut self, origin: &Origin, epoch: u64, state: PeerSession) {
         let session = Session {
             holder: "holder".into(),
             epoch,
@@ -92,7 +130,10 @@ impl Registry {
             schema: 1,
             families: vec![IpFamily::V4, IpFamily::V6],
             service_cidrs: Vec::new(),
-            blind_since: None,
+            blind_since: match state {
+                PeerSession::Blind(since) => Some(since),
+                PeerSession::Live | PeerSession::Missing => None,
+            },
         };
         self.put(origin, RecordKey::Session, Some(Record::Session(session)));
     }
@@ -111,6 +152,12 @@ impl Registry {
                 key: key.clone(),
                 record: Some(record.clone()),
             }));
+        }
+        for (origin, member) in &self.members {
+            inputs.push(FleetInput::Member {
+                origin: origin.clone(),
+                member: Some(member.clone()),
+            });
         }
         inputs.push(FleetInput::ListEnded);
         inputs

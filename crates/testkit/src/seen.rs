@@ -79,6 +79,9 @@ impl Seen {
             Input::ListBegan(Source::OwnRecords)
             | Input::ListEnded { .. }
             | Input::Trusted(_)
+            | Input::Peers(_)
+            | Input::Heard(_)
+            | Input::Revision(_)
             | Input::OwnRecord { .. }
             | Input::Session(_)
             | Input::Tick => {}

@@ -84,6 +84,8 @@ pub struct Site {
     pending: VecDeque<Action>,
     under_way: BTreeMap<ActionId, Effect>,
     cursor: usize,
+    /// How many changes of members were told.
+    member_cursor: usize,
     epoch: Option<u64>,
     /// What no engine may do, but this one did.
     pub violations: Violations,
@@ -107,6 +109,7 @@ impl Site {
             pending: VecDeque::new(),
             under_way: BTreeMap::new(),
             cursor: 0,
+            member_cursor: 0,
             epoch: None,
             violations: Violations::default(),
             is_orderly: true,
@@ -160,6 +163,7 @@ impl Site {
         self.under_way.clear();
         self.api.events.clear();
         self.cursor = registry.log.len();
+        self.member_cursor = registry.members.len();
         self.epoch = None;
         self.connect(registry);
         let mut parts: Vec<Vec<Mail>> = KINDS.iter().map(|kind| self.listing(*kind)).collect();
@@ -277,6 +281,22 @@ impl Site {
             }
         }
         self.cursor = registry.log.len();
+        for (origin, member) in &registry.members[self.member_cursor..] {
+            let letter = Letter::Fleet(FleetInput::Member {
+                origin: origin.clone(),
+                member: Some(member.clone()),
+            });
+            self.inbox.push_back(Mail {
+                letter,
+                subject: None,
+            });
+        }
+        self.member_cursor = registry.members.len();
+    }
+
+    /// The watch of the registry is live, or is not.
+    pub fn hear(&mut self, is_heard: bool) {
+        self.inbox.push_back(mail(Input::Heard(is_heard)));
     }
 
     /// Gives the engine the next messages, in one batch.
@@ -364,6 +384,10 @@ impl Site {
                 let record = Some(Record::Synced(*epoch));
                 Outcome::Published(registry.put(&origin, RecordKey::Synced, record))
             }
+            Effect::Report(report) if self.epoch.is_some() => {
+                let record = Some(Record::Report((**report).clone()));
+                Outcome::Published(registry.put(&origin, RecordKey::Report, record))
+            }
             _ => refused(),
         }
     }
@@ -391,6 +415,7 @@ impl Site {
         self.inbox.retain(|mail| mail.subject.is_none());
         self.api.release();
         self.connect(registry);
+        self.hear(true);
         while !self.pending.is_empty() {
             self.perform(registry, Fate::Done);
         }
@@ -452,6 +477,6 @@ pub fn written(effect: &Effect) -> Option<&Object> {
         | Effect::Update { new: object, .. }
         | Effect::UpdateStatus { new: object, .. }
         | Effect::Delete(object) => Some(object),
-        Effect::Publish { .. } | Effect::Synced(_) | Effect::Event(_) => None,
+        Effect::Publish { .. } | Effect::Synced(_) | Effect::Report(_) | Effect::Event(_) => None,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tombolo_model::io::Effect;
 use tombolo_model::names::DerivedNaming;
 use tombolo_model::object::{GlobalMark, Kind, Meta, Object, ObjectRef};
 use tombolo_model::service::ImportType;
@@ -10,7 +11,7 @@ use tombolo_testkit::build::{entries, export, port, record, service, slice};
 use tombolo_testkit::ops::{Edit, NamespaceState, Op, PeerSession};
 use tombolo_testkit::play::Play;
 use tombolo_testkit::registry::Registry;
-use tombolo_testkit::site::Fate;
+use tombolo_testkit::site::{Fate, Mail, Subject};
 
 const SHOP: usize = 0;
 
@@ -395,4 +396,29 @@ fn what_other_tools_note_on_our_objects_stays_and_what_hands_add_goes() {
     assert_eq!(notes(&import.meta), [true, false]);
     assert_eq!(notes(&service.unwrap().meta), [true, false]);
     assert_eq!(import.meta.label("stray"), None);
+}
+
+#[test]
+fn nothing_is_called_published_while_a_namespace_is_to_be_heard_of() {
+    let mut play = Play::ready();
+    play.service(service("shop/a"));
+    play.export(export("shop/a", 1));
+    play.run();
+    // The namespace is gone, but of its export the end was not seen.
+    play.step(&Op::Restart(0));
+    play.step(&Op::Namespace(SHOP, NamespaceState::Gone));
+    play.site.pump(&play.registry);
+    let export = |mail: &Mail| match &mail.subject {
+        Some(Subject::Object(object)) => object.kind == Kind::ServiceExport,
+        _ => false,
+    };
+    play.site.inbox.retain(|mail| !export(mail));
+    play.site.deliver(&play.registry, usize::MAX);
+    let asked: Vec<_> = play.site.pending().collect();
+    let synced = |effect: &Effect| matches!(effect, Effect::Synced(_));
+    assert!(
+        !asked.iter().any(|action| synced(&action.effect)),
+        "{asked:?}"
+    );
+    play.step(&Op::Settle);
 }

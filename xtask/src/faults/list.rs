@@ -28,6 +28,7 @@ const PACKING: &str = "crates/model/src/packing.rs";
 const FLEET: &str = "crates/model/src/fleet.rs";
 const WORLD: &str = "crates/model/src/world.rs";
 const WRITES: &str = "crates/model/src/writes.rs";
+const PRESENCE: &str = "crates/model/src/presence.rs";
 const STATUS: &str = "crates/model/src/status.rs";
 const ENGINE: &str = "crates/model/src/engine.rs";
 const IMPORTS: &str = "crates/model/src/engine/imports.rs";
@@ -35,7 +36,7 @@ const SLICES: &str = "crates/model/src/engine/slices.rs";
 const PUBLISH: &str = "crates/model/src/engine/publish.rs";
 
 /// All of them.
-pub(super) const FAULTS: [Fault; 44] = [
+pub(super) const FAULTS: [Fault; 46] = [
     fault(
         "wrong tie-break: of equal times the greater cluster name is older",
         MERGE,
@@ -171,8 +172,20 @@ pub(super) const FAULTS: [Fault; 44] = [
     fault(
         "endpoints used of a cluster that shares no family",
         MIRROR,
-        ".filter(|part| part.endpoints_used);",
-        ".filter(|part| part.endpoints_used || !part.serves.is_empty());",
+        "part.filter(|part| part.endpoints_used)\n",
+        "part.filter(|part| part.endpoints_used || !part.serves.is_empty())\n",
+    ),
+    fault(
+        "the last endpoints withdrawn with the hold",
+        MIRROR,
+        "Usage::Last => Some(&spoken_for),",
+        "Usage::Last => continue,",
+    ),
+    fault(
+        "endpoints of a missing cluster used for ever",
+        PRESENCE,
+        "if !hold.is_over && hold.counted(now) >= self.hold {",
+        "if hold.is_over && hold.counted(now) >= self.hold {",
     ),
     fault(
         "slices too long",

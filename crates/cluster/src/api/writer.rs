@@ -64,7 +64,9 @@ impl Writer {
                 self.change(&old.reference(), "/status", patch).await
             }
             Effect::Delete(object) => self.delete(object).await,
-            Effect::Publish { .. } | Effect::Synced(_) | Effect::Event(_) => return None,
+            Effect::Publish { .. } | Effect::Synced(_) | Effect::Report(_) | Effect::Event(_) => {
+                return None;
+            }
         };
         Some(outcome)
     }

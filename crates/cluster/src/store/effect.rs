@@ -62,7 +62,7 @@ impl Store {
                 self.events.push_back(event.clone());
                 None
             }
-            Effect::Publish { .. } | Effect::Synced(_) => None,
+            Effect::Publish { .. } | Effect::Synced(_) | Effect::Report(_) => None,
         }
     }
 

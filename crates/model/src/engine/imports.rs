@@ -7,22 +7,19 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use mcs_api::condition::ImportCondition;
 use mcs_api::well_known::LABEL_SERVICE_NAME;
 
 use crate::compare::Part;
 use crate::config::SliceMode;
-use crate::conflict::show_families;
 use crate::engine::{Engine, Participation, Step};
 use crate::import::{self, DerivedInput};
 use crate::io::{Effect, REASON_ADDRESS_CHANGED};
 use crate::merge::Merged;
 use crate::names::{ObjectName, ServiceKey};
-use crate::object::{ImportObject, ImportStatus, Kind, Object, ObjectRef, ServiceObject};
+use crate::object::{ImportObject, ImportStatus, Object, ServiceObject};
 use crate::own::{LABEL_MANAGED_BY, MANAGED_BY};
 use crate::service::{ImportType, IpFamily};
-use crate::status::{self, ImportState};
+use crate::status::ImportState;
 use crate::writes::Target;
 
 /// An import as it is wanted, with what the steps of its plan share.
@@ -39,7 +36,7 @@ pub(super) struct Import {
 }
 
 /// The Service under an import's derived name.
-enum Derived {
+pub(super) enum Derived {
     None,
     Ours(Arc<ServiceObject>),
     Foreign,
@@ -194,7 +191,7 @@ impl Engine {
         }
     }
 
-    fn wants_slices(&self, kind: ImportType) -> bool {
+    pub(super) fn wants_slices(&self, kind: ImportType) -> bool {
         match self.config.slices {
             SliceMode::All => true,
             SliceMode::Headless => kind == ImportType::Headless,
@@ -386,6 +383,7 @@ impl Engine {
     /// Removes everything of ours that an import brought.
     fn remove_import(&mut self, step: &mut Step<'_>, present: Option<&Arc<ImportObject>>) {
         let service = step.service;
+        self.no_trouble(service);
         self.delete_slices(step);
         self.remove_strays(step, None);
         if let Some(import) =
@@ -403,173 +401,6 @@ impl Engine {
             }
             let object = Object::ServiceImport(Arc::clone(import));
             self.write(step, Effect::Delete(object));
-        }
-    }
-
-    fn plan_import_status(
-        &mut self,
-        step: &mut Step<'_>,
-        present: &Arc<ImportObject>,
-        import: &Import,
-        derived: &Derived,
-    ) {
-        let (now, service) = (step.now, step.service);
-        let Some(state) = self.import_state(now, service, present, import, derived) else {
-            return;
-        };
-        let mut clusters: Vec<_> = import
-            .merged
-            .parts
-            .iter()
-            .filter(|(_, part)| part.endpoints_used)
-            .map(|(cluster, _)| cluster.clone())
-            .collect();
-        if import.frozen {
-            // A cluster that is only not heard of stays named, so that a restart knows of it.
-            let unheard = present.status.clusters.iter();
-            let unheard = unheard.filter_map(|c| crate::names::ClusterName::try_new(c).ok());
-            let known = |c: &crate::names::ClusterName| {
-                import.merged.parts.contains_key(c)
-                    || self.trusted.as_ref().is_some_and(|t| t.contains(c))
-                    || *c == self.config.cluster
-            };
-            clusters.extend(unheard.filter(|c| !known(c)).collect::<Vec<_>>());
-            clusters.sort();
-            clusters.dedup();
-        }
-        let slices = self.wants_slices(import.merged.kind);
-        self.write_status(step, present, &clusters, slices, &state);
-    }
-
-    /// How an import is doing; `None` while that is about to be seen.
-    fn import_state(
-        &self,
-        now: Timestamp,
-        service: &ServiceKey,
-        present: &ImportObject,
-        import: &Import,
-        derived: &Derived,
-    ) -> Option<ImportState> {
-        let name = service.sibling(&import.derived);
-        let target = Target::Object(
-            ObjectRef {
-                kind: Kind::Service,
-                key: name.clone(),
-            },
-            Part::Body,
-        );
-        let own_target = Target::Object(
-            ObjectRef {
-                kind: Kind::ServiceImport,
-                key: service.clone(),
-            },
-            Part::Body,
-        );
-        if !import.usable {
-            let own = self.families.as_deref().unwrap_or_default();
-            return Some(ImportState::NoUsableFamily(format!(
-                "the service has {}, this cluster's network has {}",
-                show_families(&import.families),
-                show_families(own)
-            )));
-        }
-        for (target, what) in [
-            (&target, format!("Service {name}")),
-            (&own_target, format!("ServiceImport {service}")),
-        ] {
-            if self.writes.is_contended(target, now) {
-                return Some(ImportState::Pending(format!(
-                    "Contended: another manager keeps changing {what} back; it is left alone for \
-                     ten minutes. Find out who writes it (metadata.managedFields) and stop that"
-                )));
-            }
-        }
-        match derived {
-            Derived::Foreign => Some(ImportState::Pending(format!(
-                "Service {name} is in the way: it was not made for this import. Delete or rename \
-                 it, and the clusterset IP will be made"
-            ))),
-            Derived::Ours(_) | Derived::None if import.merged.kind == ImportType::Headless => {
-                Some(ImportState::Ready)
-            }
-            Derived::Ours(_)
-                if present
-                    .spec
-                    .as_ref()
-                    .is_some_and(|spec| !spec.ips.is_empty()) =>
-            {
-                Some(ImportState::Ready)
-            }
-            Derived::Ours(_) | Derived::None => {
-                // The usual case is that the Service appears in a moment.
-                let failure = self.writes.failure(&target)?;
-                Some(ImportState::Pending(format!(
-                    "Service {name} could not be made, it is tried again: {}",
-                    failure.message
-                )))
-            }
-        }
-    }
-
-    fn write_status(
-        &mut self,
-        step: &mut Step<'_>,
-        present: &Arc<ImportObject>,
-        clusters: &[crate::names::ClusterName],
-        slices: bool,
-        state: &ImportState,
-    ) {
-        let now = step.now;
-        let wanted = status::of_import(state);
-        let generation = present.meta.generation;
-        let old_conditions = &present.status.conditions;
-        let conditions = status::set(
-            old_conditions,
-            std::slice::from_ref(&wanted),
-            &[],
-            generation,
-            now,
-        );
-        let new = ImportObject {
-            status: ImportStatus {
-                clusters: clusters
-                    .iter()
-                    .map(|cluster| cluster.as_str().into())
-                    .collect(),
-                slices_present: Some(slices),
-                conditions,
-            },
-            ..(**present).clone()
-        };
-        let old = Object::ServiceImport(Arc::clone(present));
-        let new = Object::ServiceImport(Arc::new(new));
-        let target = Target::Object(old.reference(), Part::Status);
-        if self.writes.is_settled(&target, &new, &old) {
-            return;
-        }
-        let is_first = self.writes.failure(&target).is_none();
-        let before = step.actions.len();
-        self.write(
-            step,
-            Effect::UpdateStatus {
-                old: old.clone(),
-                new,
-            },
-        );
-        if is_first && step.actions.len() > before && wanted.is_news(old_conditions) {
-            debug_assert_eq!(wanted.kind, ImportCondition::Ready.as_str());
-            let reason = if wanted.status {
-                "Imported"
-            } else {
-                "NotReady"
-            };
-            self.tell(
-                step,
-                &old,
-                !wanted.status,
-                reason,
-                Arc::clone(&wanted.message),
-            );
         }
     }
 }

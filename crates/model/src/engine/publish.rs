@@ -111,13 +111,23 @@ impl Published {
         }
     }
 
-    pub(super) fn session(&mut self, epoch: Option<u64>) {
+    /// Under which epoch this process writes.
+    pub(super) const fn session(&self) -> Option<u64> {
+        self.session
+    }
+
+    pub(super) fn set_session(&mut self, epoch: Option<u64>) {
         self.session = epoch;
     }
 
     /// The services that wait to be published.
     pub(super) fn unpublished(&self) -> impl Iterator<Item = &ServiceKey> {
         self.unpublished.iter()
+    }
+
+    /// What is to be published of a service is not known yet: not everything is.
+    pub(super) fn wait_for(&mut self, service: &ServiceKey) {
+        self.unpublished.insert(service.clone());
     }
 
     /// Whether anything of a service is, or may be, in the registry.

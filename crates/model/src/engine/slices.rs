@@ -7,12 +7,14 @@ use crate::compare::Part;
 use crate::contents::{contents, fit};
 use crate::engine::imports::Import;
 use crate::engine::{Engine, Step};
-use crate::import::{SliceIdentity, slice_meta};
+use crate::fleet::ClusterService;
+use crate::import::{SliceIdentity, SliceKind, slice_meta};
 use crate::io::Effect;
-use crate::mirror::{Contributor, mirrored};
+use crate::mirror::{Contributor, Usage, mirrored};
 use crate::names::{ClusterName, ObjectName, ServiceKey};
 use crate::object::{AddressType, ImportObject, Kind, Object, SliceObject};
 use crate::packing::Packed;
+use crate::presence::Standing;
 use crate::service::{ImportType, IpFamily};
 use crate::world::{parse_slice_name, slice_name};
 use crate::writes::Target;
@@ -37,21 +39,18 @@ impl Engine {
     ) {
         let service = step.service;
         let stated = self.stated(service);
-        let own = self.own_service(service);
-        let contributors: Vec<Contributor<'_>> = stated
-            .iter()
-            .map(|(cluster, state)| Contributor {
-                cluster,
-                service: state,
-                details: own
-                    .filter(|_| **cluster == self.config.cluster)
-                    .map(|own| own.details.as_slice()),
-            })
-            .collect();
+        let contributors = self.contributors(service, &stated);
         let mirrored = || mirrored(&import.merged, &contributors, &import.families);
+        let has_own = contributors.iter().any(|c| c.details.is_some());
+        let all_used = contributors
+            .iter()
+            .all(|c| matches!(c.usage, Usage::All { .. }));
         let peers = self.fleet.get(service).filter(|fleet| {
             // Then nothing in the slices is this cluster's alone.
-            own.is_none() && !import.frozen && !fleet.clusters().contains_key(&self.config.cluster)
+            !has_own
+                && all_used
+                && !import.frozen
+                && !fleet.clusters().contains_key(&self.config.cluster)
         });
         let mut wanted = match peers {
             Some(fleet) => fleet.contents().get(&import.families, mirrored),
@@ -85,6 +84,35 @@ impl Engine {
             let packed = fit(&view, wanted);
             self.write_slices(step, present, import, (&key.0, key.1), &there, packed);
         }
+    }
+
+    /// The clusters that state a service, and which of their endpoints are used.
+    pub(super) fn contributors<'a>(
+        &'a self,
+        service: &ServiceKey,
+        stated: &BTreeMap<&'a ClusterName, &'a Arc<ClusterService>>,
+    ) -> Vec<Contributor<'a>> {
+        let own = self.own_service(service);
+        let contributors = stated.iter().map(|(cluster, state)| {
+            let is_own = **cluster == self.config.cluster;
+            let usage = match self.presence.standing(cluster) {
+                Standing::Drained => Usage::None,
+                // What this cluster has is known without the registry.
+                _ if is_own => Usage::All { live: true },
+                Standing::Over if self.config.keep_last => Usage::Last,
+                Standing::Over => Usage::None,
+                standing => Usage::All {
+                    live: standing.is_live(),
+                },
+            };
+            Contributor {
+                cluster,
+                service: state,
+                usage,
+                details: own.filter(|_| is_own).map(|own| own.details.as_slice()),
+            }
+        });
+        contributors.collect()
     }
 
     /// Our slices of an import, and those that nothing tells which cluster they are of.
@@ -168,7 +196,12 @@ impl Engine {
                     SliceIdentity::New(name)
                 }
             };
-            let meta = slice_meta(present, &import.derived, cluster, headless, identity);
+            let kind = SliceKind {
+                headless,
+                kept: self.presence.standing(cluster) == Standing::Over
+                    && *cluster != self.config.cluster,
+            };
+            let meta = slice_meta(present, &import.derived, cluster, kind, identity);
             let new = Object::EndpointSlice(Arc::new(SliceObject {
                 meta,
                 address_type: AddressType::Ip(family),

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::names::{Namespace, ObjectName};
+use crate::presence::{Peer, PeerSession};
 use crate::record::Labels;
 use crate::service::{Affinity, ImportType, InternalTrafficPolicy, IpFamily};
 
@@ -125,7 +126,11 @@ fn nothing_is_told_before_a_first_listing_is_complete() {
     let inputs = fleet.drain();
     assert!(matches!(
         inputs[..],
-        [Input::Fleet { state: Some(_), .. }, Input::Trusted(_)]
+        [
+            Input::Fleet { state: Some(_), .. },
+            Input::Trusted(_),
+            Input::Peers(_)
+        ]
     ));
     assert!(fleet.drain().is_empty());
 }
@@ -276,7 +281,218 @@ fn a_snapshot_is_what_was_told() {
     let mut reader = Reader::with_k();
     reader.fleet.drain();
     let told = reader.fleet.snapshot();
-    assert!(
-        matches!(&told[..], [Input::Fleet { .. }, Input::Trusted(trusted)] if trusted.len() == 1)
+    let [
+        Input::Fleet { .. },
+        Input::Trusted(trusted),
+        Input::Peers(peers),
+    ] = &told[..]
+    else {
+        panic!("one service, who is trusted, and who is there: {told:?}");
+    };
+    assert_eq!((trusted.len(), peers.len()), (1, 1));
+}
+
+#[test]
+fn a_listing_that_begins_again_in_the_middle_voids_the_first() {
+    let mut reader = Reader::with_k();
+    let k = origin("local", "k");
+    reader.fleet.observe(FleetInput::ListBegan);
+    reader.put(&k, RecordKey::Session, session(1));
+    reader.put(&k, RecordKey::Synced, Record::Synced(1));
+    reader.put(&k, RecordKey::Export(service()), export("k"));
+    // Meanwhile the export is withdrawn; the listing begins again.
+    reader.list(|reader| {
+        reader.put(&k, RecordKey::Session, session(1));
+        reader.put(&k, RecordKey::Synced, Record::Synced(1));
+    });
+    assert_eq!(reader.exports(), Vec::<String>::new());
+}
+
+fn member(drained: bool) -> Member {
+    Member {
+        joined: Timestamp::UNIX_EPOCH,
+        cidrs: Vec::new(),
+        namespaces: Vec::new(),
+        drained,
+    }
+}
+
+impl Reader {
+    fn peers(&mut self) -> Vec<(String, Peer)> {
+        self.fleet.drain();
+        let peers = self.fleet.peers.iter();
+        peers
+            .map(|(name, peer)| (name.to_string(), *peer))
+            .collect()
+    }
+
+    fn drained(&mut self, origin: &Origin, member: Option<Member>) {
+        let origin = origin.clone();
+        self.fleet.observe(FleetInput::Member { origin, member });
+    }
+}
+
+#[test]
+fn a_cluster_is_what_its_session_and_the_operator_say() {
+    let mut reader = Reader::with_k();
+    let k = origin("local", "k");
+    let is = |session, drained| vec![("k".to_owned(), Peer { session, drained })];
+    assert_eq!(reader.peers(), is(PeerSession::Live, false));
+    reader.drained(&k, Some(member(true)));
+    assert_eq!(reader.peers(), is(PeerSession::Live, true));
+    let since = Timestamp::UNIX_EPOCH;
+    let Record::Session(mut blind) = session(1) else {
+        panic!("it is a session");
+    };
+    blind.blind_since = Some(since);
+    reader.put(&k, RecordKey::Session, Record::Session(blind));
+    assert_eq!(reader.peers(), is(PeerSession::Blind(since), true));
+    reader.delete(&k, RecordKey::Session);
+    assert_eq!(reader.peers(), is(PeerSession::Missing, true));
+    // A member of another region is another cluster.
+    reader.drained(&k, None);
+    reader.drained(&origin("eu", "k"), Some(member(true)));
+    assert_eq!(reader.peers(), is(PeerSession::Missing, false));
+    reader.drained(&k, Some(member(true)));
+    assert_eq!(reader.peers(), is(PeerSession::Missing, true));
+    // What the operator has deleted is not listed any more.
+    reader.list(|reader| {
+        reader.put(&k, RecordKey::Export(service()), export("k"));
+    });
+    assert_eq!(reader.peers(), is(PeerSession::Missing, false));
+}
+
+#[test]
+fn who_has_left_states_nothing_whatever_stands_there_yet() {
+    let mut reader = Reader::with_k();
+    let k = origin("local", "k");
+    assert_eq!(reader.exports(), ["k"]);
+    let left = Record::Left(crate::record::Owner { uid: "u".into() });
+    reader.put(&k, RecordKey::Left, left);
+    assert_eq!(reader.exports(), Vec::<String>::new());
+    assert_eq!(reader.peers(), vec![]);
+    reader.delete(&k, RecordKey::Left);
+    assert_eq!(reader.exports(), ["k"]);
+}
+
+fn refused(reader: &mut Reader) -> Vec<(Rule, String)> {
+    reader.fleet.drain();
+    let refused = reader.fleet.take_refused().into_iter();
+    refused
+        .map(|refused| (refused.rule, refused.message))
+        .collect()
+}
+
+fn endpoint_at(address: &str) -> RecordKey {
+    RecordKey::Endpoint {
+        service: service(),
+        protocol: EntryProtocol::None,
+        address: address.parse().unwrap(),
+    }
+}
+
+fn endpoint() -> Record {
+    let entry = Entry {
+        ports: Arc::default(),
+        hostname: None,
+        zone: None,
+        conditions: crate::endpoint::Conditions::READY,
+    };
+    Record::Endpoint(vec![entry].into())
+}
+
+fn addresses(reader: &mut Reader) -> Vec<String> {
+    reader.fleet.drain();
+    let state = reader.fleet.services.get(&service());
+    let clusters = state
+        .into_iter()
+        .flat_map(|state| state.clusters().values());
+    let endpoints = clusters.flat_map(|cluster| cluster.endpoints.iter());
+    endpoints
+        .map(|endpoint| endpoint.address.to_string())
+        .collect()
+}
+
+#[test]
+fn an_export_that_no_service_could_be_leaves_the_last_one_in_use() {
+    let mut reader = Reader::with_k();
+    let k = origin("local", "k");
+    assert_eq!(reader.exports(), ["k"]);
+    let Record::Export(good) = export("bad") else {
+        panic!("it is an export");
+    };
+    let mut bad = (*good).clone();
+    bad.families.clear();
+    reader.put(
+        &k,
+        RecordKey::Export(service()),
+        Record::Export(Arc::new(bad)),
     );
+    assert_eq!(reader.exports(), ["k"]);
+    let said = "export shop/search: it has no IP family".to_owned();
+    assert_eq!(refused(&mut reader), [(Rule::Export, said)]);
+    let key = RecordKey::Export(service());
+    let origin = k;
+    reader.fleet.observe(FleetInput::Unreadable { origin, key });
+    assert_eq!(reader.exports(), ["k"]);
+    assert_eq!(refused(&mut reader)[0].0, Rule::Unreadable);
+    let total: u64 = reader.fleet.refused_total().values().sum();
+    assert_eq!(total, 2);
+}
+
+#[test]
+fn an_address_that_no_endpoint_can_have_is_not_there() {
+    let mut reader = Reader::with_k();
+    let k = origin("local", "k");
+    for address in [
+        "127.0.0.1",
+        "169.254.0.1",
+        "224.0.0.1",
+        "::",
+        "::ffff:10.0.0.1",
+    ] {
+        reader.put(&k, endpoint_at(address), endpoint());
+        assert_eq!(addresses(&mut reader), Vec::<String>::new());
+        assert_eq!(refused(&mut reader)[0].0, Rule::Address, "{address}");
+    }
+    reader.put(&k, endpoint_at("10.0.0.1"), endpoint());
+    assert_eq!(addresses(&mut reader), ["10.0.0.1"]);
+    assert_eq!(refused(&mut reader), []);
+}
+
+#[test]
+fn what_is_outside_of_the_operators_limits_is_dropped_and_comes_back_with_them() {
+    let mut reader = Reader::with_k();
+    let k = origin("local", "k");
+    for address in ["10.0.0.1", "10.1.0.1"] {
+        reader.put(&k, endpoint_at(address), endpoint());
+    }
+    let limits = |cidrs: &[&str], namespaces: &[&str]| {
+        let mut member = member(false);
+        member.cidrs = cidrs.iter().map(|cidr| cidr.parse().unwrap()).collect();
+        let names = namespaces.iter();
+        member.namespaces = names
+            .map(|name| Namespace::try_new(name).unwrap())
+            .collect();
+        Some(member)
+    };
+    reader.drained(&k, limits(&["10.1.0.0/16"], &[]));
+    assert_eq!(addresses(&mut reader), ["10.1.0.1"]);
+    let said = refused(&mut reader);
+    assert_eq!(said[0].0, Rule::Network);
+    assert!(
+        said[0]
+            .1
+            .starts_with("1 endpoints of shop/search, 10.0.0.1 the first"),
+        "{said:?}"
+    );
+    reader.drained(&k, limits(&[], &["pay"]));
+    assert_eq!(reader.exports(), Vec::<String>::new());
+    assert_eq!(refused(&mut reader)[0].0, Rule::Namespace);
+    reader.drained(&k, limits(&[], &["pay", "shop"]));
+    assert_eq!(addresses(&mut reader), ["10.0.0.1", "10.1.0.1"]);
+    assert_eq!(refused(&mut reader), []);
+    reader.drained(&k, limits(&["10.1.0.0/16"], &[]));
+    reader.drained(&k, None);
+    assert_eq!(addresses(&mut reader), ["10.0.0.1", "10.1.0.1"]);
 }

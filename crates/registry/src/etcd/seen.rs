@@ -36,7 +36,6 @@ pub(super) struct Mark {
 
 /// What happened so far, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Counts {
     /// Transactions that were done.
     pub transactions: u64,

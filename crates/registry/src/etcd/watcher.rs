@@ -39,6 +39,10 @@ const MESSAGE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// After so long without a word the server is asked how far it is, and given as long to answer.
 const SILENCE_MAX: Duration = Duration::from_mins(1);
 
+/// Attempts after which a watch counts as gone: so many in half a second are what a change of
+/// leader takes.
+const SILENT_AFTER: u32 = 3;
+
 /// Between attempts, doubled up to the longest.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
@@ -59,6 +63,8 @@ pub(crate) enum Told {
     ListEnded { revision: u64 },
     /// Nothing happened up to this revision. Only when the server says so.
     Progress { revision: u64 },
+    /// Whether there is a watch: said where there was none for some attempts, and once there is.
+    Heard(bool),
 }
 
 /// Whether a reader wants to know what stands there, or only that something changed.
@@ -80,6 +86,9 @@ pub(crate) struct Watcher {
     /// Whether there was a watch since the last listing.
     watched: bool,
     attempts: u32,
+    /// Whether there is, or may be soon, a watch; and what was said of it last.
+    is_heard: bool,
+    said_heard: bool,
 }
 
 /// How far it is.
@@ -140,6 +149,8 @@ impl Watcher {
             state: State::Empty(ListCause::Start),
             watched: false,
             attempts: 0,
+            is_heard: true,
+            said_heard: true,
         }
     }
 
@@ -158,6 +169,10 @@ impl Watcher {
 
     async fn advance(&mut self) -> Told {
         loop {
+            if self.is_heard != self.said_heard {
+                self.said_heard = self.is_heard;
+                return Told::Heard(self.is_heard);
+            }
             if self.regresses.has_changed().unwrap_or(false) {
                 self.regresses.mark_unchanged();
                 self.state = State::Empty(ListCause::Regress);
@@ -274,6 +289,7 @@ impl Watcher {
         if std::mem::replace(&mut self.watched, true) {
             count(&self.connection.seen.counters.watches_resumed);
         }
+        self.is_heard = true;
         self.state = State::Watching(Box::new(Watching {
             stream,
             generation,
@@ -368,8 +384,8 @@ impl Watcher {
         }
         if was_watching {
             tracing::debug!(reason = %failure.reason, "a registry watch has ended and goes on");
-        } else if self.attempts == 3 {
-            // Three attempts in half a second are what a change of leader takes.
+        } else if self.attempts == SILENT_AFTER {
+            self.is_heard = false;
             tracing::warn!(reason = %failure.reason, "the registry cannot be read, trying on");
         }
         sleep(self.pause()).await;

@@ -291,7 +291,10 @@ impl View {
                     State::Rejected(_) => None,
                 };
             }
-            Event::Member { .. } | Event::Settings { .. } | Event::Stray { .. } => {}
+            Event::Member { .. }
+            | Event::Settings { .. }
+            | Event::Heard(_)
+            | Event::Stray { .. } => {}
         }
     }
 }

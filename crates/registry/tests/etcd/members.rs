@@ -5,6 +5,7 @@ use std::time::Duration;
 use etcd_client::Client;
 use tombolo_model::record::{Record, RecordKey};
 use tombolo_registry::etcd::EtcdRegistry;
+use tombolo_registry::event::Event;
 use tombolo_registry::registry::{Registry, Selection};
 use tombolo_testbed::{EtcdSpec, Member};
 
@@ -94,12 +95,15 @@ async fn without_a_majority_the_world_is_frozen() {
     second.part().kill().unwrap();
     let list = registry.list_exports(Selection::All).await.unwrap_err();
     assert_eq!(list.kind(), "unavailable");
+    // All that is told is that nothing can be heard.
+    assert_eq!(view.next().await, Event::Heard(false));
     let told = tokio::time::timeout(Duration::from_secs(3), view.next()).await;
     assert!(told.is_err(), "nothing is told: {told:?}");
     first.part().restart().unwrap();
     second.part().restart().unwrap();
     server.etcd.wait_healthy().unwrap();
     write(&registry, "uid-2").await;
+    assert_eq!(view.next().await, Event::Heard(true));
     view.until(&east(), &checkout(), Some(&Record::Export(export("uid-2"))))
         .await;
     assert_eq!(view.listings, 1);

@@ -1,11 +1,17 @@
 //! The registry's changes for the clusters of this process: one subscription, one fleet, told to
 //! every shell.
 
+use std::sync::atomic::Ordering;
+
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry as Metrics;
 use tokio::sync::mpsc;
 use tombolo_cluster::api::Report;
-use tombolo_model::fleet::{Fleet, FleetInput};
+use tombolo_model::fleet::{Fleet, FleetInput, Rule};
 use tombolo_model::io::{Input, Source};
 use tombolo_model::record::Origin;
 use tombolo_registry::event::{Event, State};
@@ -27,9 +33,60 @@ struct Waiting {
     inputs: Vec<Input>,
 }
 
+/// Labels of what was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusalLabels {
+    peer: String,
+    rule: &'static str,
+}
+
+/// What was refused of what other clusters wrote, for the metrics.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refusals {
+    total: Family<RefusalLabels, Counter>,
+}
+
+impl Refusals {
+    /// Refusals that are counted by these metrics.
+    pub(crate) fn register(metrics: &mut Metrics) -> Self {
+        let refusals = Self::default();
+        metrics.sub_registry_with_prefix("tombolo").register(
+            "registry_refused",
+            "What was refused of what clusters wrote, by rule",
+            refusals.total.clone(),
+        );
+        refusals
+    }
+
+    fn note(&self, fleet: &mut Fleet) {
+        let latest = fleet.take_refused();
+        if latest.is_empty() {
+            return;
+        }
+        // What cannot be read was told with the reason.
+        for refused in latest.iter().filter(|r| r.rule != Rule::Unreadable) {
+            let rule = refused.rule.as_str();
+            warn!(cluster = %refused.cluster, rule, reason = %refused.message, "refused");
+        }
+        for ((cluster, rule), total) in fleet.refused_total() {
+            let labels = RefusalLabels {
+                peer: cluster.to_string(),
+                rule: rule.as_str(),
+            };
+            let counter = self.total.get_or_create(&labels);
+            counter.inner().store(*total, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Tells all listeners what the registry says, until the subscription ends.
-pub(crate) async fn run(mut events: BoxStream<'static, Event>, listeners: Vec<Listener>) {
+pub(crate) async fn run(
+    mut events: BoxStream<'static, Event>,
+    listeners: Vec<Listener>,
+    refusals: Refusals,
+) {
     let mut fleet = Fleet::default();
+    let mut revision = 0;
     let mut all: Vec<Waiting> = listeners
         .into_iter()
         .map(|listener| Waiting {
@@ -38,14 +95,21 @@ pub(crate) async fn run(mut events: BoxStream<'static, Event>, listeners: Vec<Li
         })
         .collect();
     while let Some(event) = events.next().await {
+        revision = revision.max(event.revision().unwrap_or(0));
         take(event, &mut fleet, &mut all);
         for _ in 1..BATCH_MAX {
             let Some(Some(event)) = events.next().now_or_never() else {
                 break;
             };
+            revision = revision.max(event.revision().unwrap_or(0));
             take(event, &mut fleet, &mut all);
         }
-        let common = fleet.drain();
+        let mut common = fleet.drain();
+        refusals.note(&mut fleet);
+        // Nobody is woken for it.
+        if !common.is_empty() {
+            common.push(Input::Revision(revision));
+        }
         for Waiting { listener, inputs } in &mut all {
             let mut inputs = std::mem::take(inputs);
             inputs.extend(common.iter().cloned());
@@ -107,8 +171,19 @@ fn take(event: Event, fleet: &mut Fleet, all: &mut [Waiting]) {
                 warn!(reason = %rejection.reason, "stray key in the registry");
             }
         }
-        // What operators grant is checked where records are accepted (the registry issue).
-        Event::Member { .. } | Event::Settings { .. } => {}
+        Event::Member { origin, state, .. } => {
+            let member = match state {
+                State::Present(member) => Some(member),
+                State::Gone => None,
+                State::Rejected(rejection) => {
+                    warn!(cluster = %origin.cluster, reason = %rejection.reason, "member refused");
+                    return;
+                }
+            };
+            fleet.observe(FleetInput::Member { origin, member });
+        }
+        Event::Heard(is_heard) => tell_all(all, &Input::Heard(is_heard)),
+        Event::Settings { .. } => {}
     }
 }
 

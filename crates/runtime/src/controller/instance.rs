@@ -1,5 +1,6 @@
 //! One cluster of this process: its watches, its lease, its shell and its session, as tasks.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use prometheus_client::registry::Registry as Metrics;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tombolo_cluster::api::{
-    BootClock, Clock, Fence, LeaseConfig, LeaseKeeper, Report, Resource, Server, Standing, Writer,
+    BootClock, Clock, Fence, LeaseConfig, LeaseKeeper, Report, Resource, Server, Writer,
     mirror_imports, recorder, system_uid, watch, watch_exports, watch_network,
 };
 use tombolo_cluster::store::KINDS;
@@ -17,11 +18,11 @@ use tombolo_model::names::ClusterName;
 use tombolo_model::object::Kind;
 use tombolo_model::record::Origin;
 use tombolo_registry::registry::Registry;
-use tombolo_registry::session::SessionEnd;
+use tombolo_registry::session::{SessionEnd, TakeOver};
 use tracing::warn;
 
 use super::hub::Listener;
-use super::session::{self, Network};
+use super::session::{self, Network, Seen};
 use super::shell::{REPORTS_MAX, Shell};
 use super::status::Status;
 use crate::clock;
@@ -44,6 +45,8 @@ pub(crate) struct Instance<R> {
     pub(crate) fence: Arc<Fence>,
     /// Who this process is.
     pub(crate) identity: String,
+    /// Whether the name may be taken from another cluster.
+    pub(crate) take_over: TakeOver,
 }
 
 /// What others of the process need of it.
@@ -75,6 +78,7 @@ pub(crate) fn start<R: Registry + 'static>(
         keeper,
         fence,
         identity,
+        take_over,
     } = instance;
     let name = config.cluster.clone();
     let origin: Origin = registry.origin().clone();
@@ -93,28 +97,24 @@ pub(crate) fn start<R: Registry + 'static>(
     metrics::register(metrics, &status, &actions, events.dropped());
     let (network, network_seen) = watch::channel(Network::default());
     let standing = keeper.standing();
+    let seen = Seen {
+        standing: standing.clone(),
+        network: network_seen,
+        reports: reports.clone(),
+        status: Arc::clone(&status),
+    };
+    let holder = identity.into();
     let task = keep_session(
         Arc::clone(&registry),
         server.clone(),
-        identity,
-        Seen {
-            standing: standing.clone(),
-            network: network_seen,
-            reports: reports.clone(),
-        },
+        (holder, take_over),
+        seen,
     );
     supervisor.spawn_endless(format!("{name}: session"), task);
-    let driven = Arc::clone(&registry);
-    supervisor.spawn_endless(format!("{name}: registry"), async move {
-        if let Err(error) = driven.drive().await {
-            warn!(
-                error = &error as &dyn std::error::Error,
-                "the registry has ended"
-            );
-        }
-    });
+    supervisor.spawn_endless(format!("{name}: registry"), drive(Arc::clone(&registry)));
     let shell = Shell {
         engine: Engine::new(config),
+        unseen: BTreeMap::new(),
         writer: Writer::new(server, fence),
         events,
         registry: Arc::clone(&registry),
@@ -132,6 +132,14 @@ pub(crate) fn start<R: Registry + 'static>(
     Running {
         status,
         listener: Listener { origin, reports },
+    }
+}
+
+/// The registry's own work.
+async fn drive<R: Registry>(registry: Arc<R>) {
+    if let Err(error) = registry.drive().await {
+        let error: &dyn std::error::Error = &error;
+        warn!(error, "the registry has ended");
     }
 }
 
@@ -179,14 +187,12 @@ async fn lead<R: Registry + 'static>(
     keeper.release().await;
 }
 
-/// What the session follows.
-struct Seen {
-    standing: watch::Receiver<Standing>,
-    network: watch::Receiver<Network>,
-    reports: mpsc::Sender<Report>,
-}
-
-async fn keep_session<R: Registry>(registry: Arc<R>, server: Server, identity: String, seen: Seen) {
+async fn keep_session<R: Registry>(
+    registry: Arc<R>,
+    server: Server,
+    (holder, take_over): (Arc<str>, TakeOver),
+    seen: Seen,
+) {
     let owner = loop {
         match system_uid(&server).await {
             Ok(uid) => break uid,
@@ -200,14 +206,10 @@ async fn keep_session<R: Registry>(registry: Arc<R>, server: Server, identity: S
         }
     };
     let writer = session::Writer {
-        holder: identity.into(),
+        holder,
         owner,
         started: clock::now(),
+        take_over,
     };
-    let Seen {
-        standing,
-        network,
-        reports,
-    } = seen;
-    session::keep(registry, writer, standing, network, reports).await;
+    session::keep(registry, writer, seen).await;
 }

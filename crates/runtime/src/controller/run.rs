@@ -15,15 +15,17 @@ use tombolo_registry::etcd::EtcdRegistry;
 use tombolo_registry::key::Layout;
 use tombolo_registry::memory::MemoryStore;
 use tombolo_registry::registry::{REGION_DEFAULT, Registry as _};
+use tombolo_registry::session::TakeOver;
 use tracing::{info, warn};
 
-use super::hub;
+use super::hub::{self, Refusals};
 use super::instance::{self, Instance};
 use super::settings::{ControllerArgs, Settings};
 use crate::admin::{self, Admin};
 use crate::exit::Exit;
 use crate::input::{Refusal, chain};
 use crate::logging;
+use crate::registry::metrics as registry_metrics;
 use crate::supervisor::Supervisor;
 
 /// How long tasks have to end: longer than the deadline of a call, so that none is cut off.
@@ -64,7 +66,7 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, Refusal> {
     let mut supervisor = Supervisor::default();
     let mut metrics = Metrics::default();
     let instance = Instance {
-        config: settings.rules.config(cluster.clone()),
+        config: settings.config(cluster.clone()),
         exports: settings.resources.exports.clone(),
         imports: settings.resources.imports.clone(),
         registry: Arc::clone(&registry),
@@ -72,9 +74,16 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, Refusal> {
         keeper,
         fence,
         identity,
+        take_over: if args.take_over {
+            TakeOver::Allow
+        } else {
+            TakeOver::Refuse
+        },
     };
+    registry_metrics::register(&mut metrics, &registry);
     let running = instance::start(instance, &mut supervisor, &mut metrics);
-    let hub = hub::run(registry.subscribe(), vec![running.listener]);
+    let refusals = Refusals::register(&mut metrics);
+    let hub = hub::run(registry.subscribe(), vec![running.listener], refusals);
     supervisor.spawn_endless("registry events", hub);
     if let Some(address) = settings.admin {
         let admin = Admin {

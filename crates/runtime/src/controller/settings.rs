@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use jiff::SignedDuration;
 use tombolo_cluster::api::{Access, Resource, ResourceError};
+use tombolo_model::config::Config;
 use tombolo_model::names::ClusterName;
 
 use crate::input::Refusal;
@@ -28,6 +30,11 @@ pub(crate) struct ControllerArgs {
     #[command(flatten)]
     pub(crate) registry: RegistryArgs,
 
+    /// Take the cluster's name in the registry from the cluster that has it, or come back after
+    /// leaving for good. For a cluster that was rebuilt; give it once.
+    #[arg(long, env = "TOMBOLO_TAKE_OVER", requires = "registry")]
+    pub(crate) take_over: bool,
+
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
 
@@ -36,6 +43,9 @@ pub(crate) struct ControllerArgs {
 
     #[command(flatten)]
     pub(crate) resources: ResourceArgs,
+
+    #[command(flatten)]
+    pub(crate) hold: HoldArgs,
 
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
@@ -98,6 +108,42 @@ pub(crate) struct ResourceArgs {
         value_delimiter = ','
     )]
     pub(crate) import_gvr: Vec<String>,
+}
+
+/// What becomes of clusters that are not heard of (BEHAVIOUR §6).
+#[derive(Debug, Args)]
+pub(crate) struct HoldArgs {
+    /// How long the endpoints of a cluster that is not heard of stay in use, such as 90s, 10m or
+    /// 1h.
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = "TOMBOLO_HOLD",
+        default_value = "10m",
+        value_parser = parse_hold
+    )]
+    pub(crate) hold: SignedDuration,
+
+    /// Whether they stay after that where no live cluster has any.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "TOMBOLO_KEEP_LAST",
+        default_value_t = true,
+        action = clap::ArgAction::Set
+    )]
+    pub(crate) keep_last: bool,
+}
+
+/// A length of time that is not negative.
+fn parse_hold(text: &str) -> Result<SignedDuration, String> {
+    let parsed: SignedDuration = text
+        .parse()
+        .map_err(|_| "give a time such as 90s, 10m or 1h".to_owned())?;
+    if parsed.is_negative() {
+        return Err("the time is negative".to_owned());
+    }
+    Ok(parsed)
 }
 
 /// What is told about the process.
@@ -171,8 +217,10 @@ fn resources(flag: &str, texts: &[String]) -> Result<Vec<Resource>, String> {
 pub(crate) struct Settings {
     pub(crate) cluster: Option<ClusterName>,
     pub(crate) access: Access,
-    pub(crate) rules: Rules,
+    rules: Rules,
     pub(crate) resources: Resources,
+    hold: SignedDuration,
+    keep_last: bool,
     /// Where the admin endpoint listens, if at all.
     pub(crate) admin: Option<SocketAddr>,
 }
@@ -187,6 +235,10 @@ impl TryFrom<&ControllerArgs> for Settings {
                 .map_err(|error| wrong.push(format!("--cluster: {error}")))
                 .ok()
         });
+        if args.cluster.is_none() && !args.registry.registry.is_empty() {
+            let text = "--registry: give the cluster's name by --cluster, so that no copied object decides it";
+            wrong.push(text.to_owned());
+        }
         let rules = Rules::try_from(&args.rules).map_err(|message| wrong.push(message));
         let resources = Resources::try_from(&args.resources).map_err(|message| wrong.push(message));
         let admin = admin_address(&args.admin.admin).map_err(|message| wrong.push(message));
@@ -196,9 +248,22 @@ impl TryFrom<&ControllerArgs> for Settings {
                 access: Access::from(&args.access),
                 rules,
                 resources,
+                hold: args.hold.hold,
+                keep_last: args.hold.keep_last,
                 admin,
             }),
             (_, _, _) => Err(Refusal::usage(wrong)),
+        }
+    }
+}
+
+impl Settings {
+    /// The configuration of the cluster's engine.
+    pub(crate) fn config(&self, cluster: ClusterName) -> Config {
+        Config {
+            hold: self.hold,
+            keep_last: self.keep_last,
+            ..self.rules.config(cluster)
         }
     }
 }
@@ -266,6 +331,29 @@ mod tests {
         assert_eq!(messages.len(), begins.len(), "{messages:?}");
         for (message, begin) in messages.iter().zip(begins) {
             assert!(message.starts_with(begin), "{message}");
+        }
+    }
+
+    #[test]
+    fn with_a_registry_the_cluster_has_to_be_named() {
+        let registry = ["--registry", "http://etcd:2379"];
+        let messages = settings(&registry).unwrap_err().messages;
+        assert_eq!(messages.len(), 1, "{messages:?}");
+        assert!(messages[0].contains("--cluster"), "{messages:?}");
+        settings(&[&registry[..], &["--cluster", "east"]].concat()).unwrap();
+    }
+
+    #[test]
+    fn a_hold_is_a_length_of_time() {
+        let hold = |text| {
+            let args = ["tombolo", "--hold", text];
+            Cli::try_parse_from(args).map(|cli| cli.controller.hold.hold.as_secs())
+        };
+        assert_eq!(hold("90s").unwrap(), 90);
+        assert_eq!(hold("1h").unwrap(), 3600);
+        assert_eq!(hold("0s").unwrap(), 0);
+        for wrong in ["10", "-5m", "soon"] {
+            assert!(hold(wrong).is_err(), "{wrong}");
         }
     }
 

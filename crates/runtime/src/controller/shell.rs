@@ -1,7 +1,7 @@
 //! The shell around one cluster's engine: reports in, actions out, answers back. One task owns all
 //! of it, so that nothing is locked and no two decisions overlap.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +12,10 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
-use tombolo_cluster::api::{EventSender, Report, Standing, WRITES_MAX, Writer};
+use tombolo_cluster::api::{EventSender, Report, Standing, WRITES_MAX, WatchState, Writer};
 use tombolo_model::engine::Engine;
-use tombolo_model::io::{
-    Action, ActionId, Effect, Input, Outcome, RecordWrite, Refusal, RefusalKind,
-};
-use tombolo_model::record::{Record, RecordKey};
+use tombolo_model::io::{Action, ActionId, Effect, Input, Outcome, Refusal, RefusalKind};
+use tombolo_model::object::Kind;
 use tombolo_registry::error::Error;
 use tombolo_registry::registry::Registry;
 use tracing::{debug, info, warn};
@@ -47,6 +45,8 @@ pub(crate) struct Shell<R> {
     pub(crate) network: watch::Sender<Network>,
     pub(crate) status: Arc<Status>,
     pub(crate) metrics: ActionMetrics,
+    /// The kinds that cannot be listed, and since when.
+    pub(crate) unseen: BTreeMap<Kind, Timestamp>,
 }
 
 /// Actions of one kind: those that run and those that wait.
@@ -164,12 +164,31 @@ impl<R: Registry + 'static> Shell<R> {
             }
             Report::Watch { kind, state } => {
                 info!(kind = kind.as_str(), state = ?state, "watch");
+                self.see(now, kind, &state);
                 self.status.watch(kind, state);
             }
             Report::ServiceCidrs(cidrs) => {
                 self.network.send_modify(|network| network.cidrs = cidrs);
             }
         }
+    }
+
+    /// What cannot be listed is not published: the registry is told since when.
+    fn see(&mut self, now: Timestamp, kind: Kind, state: &WatchState) {
+        match state {
+            WatchState::Live => {
+                self.unseen.remove(&kind);
+            }
+            // An attempt, not yet a success.
+            WatchState::Listing => {}
+            WatchState::Missing | WatchState::Forbidden(_) | WatchState::Away(_) => {
+                self.unseen.entry(kind).or_insert(now);
+            }
+        }
+        let blind_since = self.unseen.values().min().copied();
+        self.network.send_if_modified(|network| {
+            std::mem::replace(&mut network.blind_since, blind_since) != blind_since
+        });
     }
 
     fn ended(&mut self, now: Timestamp, done: Done) {
@@ -204,7 +223,7 @@ impl<R: Registry + 'static> Shell<R> {
             for action in self.engine.act(now) {
                 match &action.effect {
                     Effect::Event(event) => self.events.send(event.clone()),
-                    Effect::Publish { .. } | Effect::Synced(_) => {
+                    Effect::Publish { .. } | Effect::Synced(_) | Effect::Report(_) => {
                         lanes.records.waiting.push_back(action);
                     }
                     Effect::Create(_)
@@ -226,6 +245,7 @@ impl<R: Registry + 'static> Shell<R> {
         {
             lanes.records.running.push(self.publish(action));
         }
+        self.status.peers(self.engine.peers(now));
         self.status.beat(Beat {
             now,
             queued: lanes.objects.waiting.len() + lanes.records.waiting.len(),
@@ -266,18 +286,7 @@ impl<R: Registry + 'static> Shell<R> {
         let kind = effect_word(&effect);
         let began = Instant::now();
         async move {
-            let writes = match effect {
-                Effect::Publish { writes, .. } => writes,
-                Effect::Synced(epoch) => vec![RecordWrite {
-                    key: RecordKey::Synced,
-                    record: Some(Record::Synced(epoch)),
-                }],
-                Effect::Create(_)
-                | Effect::Update { .. }
-                | Effect::UpdateStatus { .. }
-                | Effect::Delete(_)
-                | Effect::Event(_) => Vec::new(),
-            };
+            let writes = effect.into_records().unwrap_or_default();
             let outcome = match registry.apply(writes).await {
                 Ok(revision) => Outcome::Published(revision),
                 Err(error) => unpublished(&error),
@@ -292,9 +301,10 @@ impl<R: Registry + 'static> Shell<R> {
         .boxed()
     }
 
-    /// Until when the shell may sleep.
+    /// Until when the shell may sleep. Who does not lead does nothing that is due.
     fn until_due(&self) -> Duration {
-        let Some(due) = self.engine.next_due() else {
+        let leads = *self.standing.borrow() == Standing::Leading;
+        let Some(due) = self.engine.next_due().filter(|_| leads) else {
             return BEAT;
         };
         let wait = due.duration_since(clock::now());
@@ -331,6 +341,7 @@ fn effect_word(effect: &Effect) -> &'static str {
         Effect::Delete(_) => "delete",
         Effect::Publish { .. } => "publish",
         Effect::Synced(_) => "synced",
+        Effect::Report(_) => "report",
         Effect::Event(_) => "event",
     }
 }

@@ -13,6 +13,7 @@ use tombolo_cluster::store::KINDS;
 use tombolo_model::io::{Input, Source};
 use tombolo_model::names::{ClusterName, ServiceKey};
 use tombolo_model::object::{Condition, Kind, Object};
+use tombolo_model::presence::Standing as Presence;
 
 use crate::admin::Told;
 
@@ -35,6 +36,11 @@ struct Inner {
     listed: HashSet<Kind>,
     standing: Standing,
     session: Option<u64>,
+    /// Why there is no session.
+    no_session: Option<String>,
+    /// Whether the registry is heard, and how its clusters stand.
+    is_heard: bool,
+    peers: Vec<(ClusterName, Presence, u64)>,
     families_known: bool,
     beat: Timestamp,
     queued: usize,
@@ -60,6 +66,9 @@ pub(crate) struct StatusView {
     leading: bool,
     holder: Option<String>,
     session: Option<u64>,
+    /// Whether changes of the registry arrive.
+    registry_heard: bool,
+    peers: Vec<PeerView>,
     watches: BTreeMap<&'static str, String>,
     queued: usize,
     in_flight: usize,
@@ -69,6 +78,34 @@ pub(crate) struct StatusView {
     rejected_total: u64,
     rejected: Vec<String>,
     not_ready: Vec<String>,
+}
+
+/// A cluster of the registry.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PeerView {
+    cluster: String,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blind_since: Option<Timestamp>,
+    /// How much of the hold is counted, where the cluster is not heard of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_secs: Option<u64>,
+}
+
+impl From<&(ClusterName, Presence, u64)> for PeerView {
+    fn from((cluster, standing, held): &(ClusterName, Presence, u64)) -> Self {
+        let is_missing = matches!(standing, Presence::Stale | Presence::Over);
+        Self {
+            cluster: cluster.to_string(),
+            state: standing.as_str(),
+            blind_since: match standing {
+                Presence::Blind(since) => Some(*since),
+                _ => None,
+            },
+            held_secs: is_missing.then_some(*held),
+        }
+    }
 }
 
 /// What the shell says of itself each time it has run.
@@ -121,6 +158,9 @@ impl Status {
                 listed: HashSet::new(),
                 standing: Standing::Following { holder: "".into() },
                 session: None,
+                no_session: None,
+                is_heard: true,
+                peers: Vec::new(),
                 families_known: false,
                 beat: now,
                 queued: 0,
@@ -166,6 +206,7 @@ impl Status {
     pub(crate) fn input(&self, input: &Input) {
         match input {
             Input::Session(epoch) => self.inner.lock().session = *epoch,
+            Input::Heard(is_heard) => self.inner.lock().is_heard = *is_heard,
             Input::Families(_) => self.inner.lock().families_known = true,
             Input::Applied(object) if is_shown(object.kind()) => {
                 self.inner.lock().objects.apply(object);
@@ -185,6 +226,28 @@ impl Status {
             } if is_shown(*kind) => self.inner.lock().objects.list_ended(*kind),
             _ => {}
         }
+    }
+
+    /// Why there is no session, or that there is one.
+    pub(crate) fn no_session(&self, why: Option<String>) {
+        self.inner.lock().no_session = why;
+    }
+
+    /// How the clusters of the registry stand, if that is news.
+    pub(crate) fn peers(&self, news: Option<Vec<(ClusterName, Presence, u64)>>) {
+        if let Some(news) = news {
+            self.inner.lock().peers = news;
+        }
+    }
+
+    /// Whether changes of the registry arrive.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.inner.lock().is_heard
+    }
+
+    /// How the clusters of the registry stand, and how many seconds of a hold are counted.
+    pub(crate) fn peers_now(&self) -> Vec<(ClusterName, Presence, u64)> {
+        self.inner.lock().peers.clone()
     }
 
     pub(crate) fn numbers(&self) -> Numbers {
@@ -231,6 +294,8 @@ impl Status {
             leading: inner.standing == Standing::Leading,
             holder,
             session: inner.session,
+            registry_heard: inner.is_heard,
+            peers: inner.peers.iter().map(PeerView::from).collect(),
             watches: inner
                 .watches
                 .iter()
@@ -270,7 +335,10 @@ impl Inner {
             missing.push("the families of the network are not known yet".to_owned());
         }
         if self.standing == Standing::Leading && self.session.is_none() {
-            missing.push("there is no session with the registry".to_owned());
+            missing.push(match &self.no_session {
+                Some(why) => format!("there is no session with the registry: {why}"),
+                None => "there is no session with the registry".to_owned(),
+            });
         }
         missing
     }

@@ -13,9 +13,10 @@ use tombolo_cluster::api::{
 use tombolo_model::names::ClusterName;
 use tombolo_registry::key::Layout;
 use tombolo_registry::memory::{MemoryRegistry, MemoryStore};
+use tombolo_registry::session::TakeOver;
 use tracing::info;
 
-use super::hub;
+use super::hub::{self, Refusals};
 use super::instance::{self, Instance};
 use super::run::{identity, origin, serve, told_to_stop};
 use super::settings::{Resources, admin_address};
@@ -73,7 +74,8 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
         listeners.push(running.listener);
         parts.push(running.status);
     }
-    let hub = hub::run(registry.subscribe(), listeners);
+    let refusals = Refusals::register(&mut metrics);
+    let hub = hub::run(registry.subscribe(), listeners, refusals);
     supervisor.spawn_endless("registry events", hub);
     if let Some(address) = admin {
         let admin = Admin {
@@ -136,6 +138,7 @@ impl Joined {
             keeper,
             fence,
             identity: identity.to_owned(),
+            take_over: TakeOver::Refuse,
         }
     }
 }

@@ -7,6 +7,7 @@ use tombolo_cluster::api::{Standing, WatchState};
 use tombolo_model::io::Input;
 use tombolo_model::names::{ClusterName, Namespace, ObjectName, ServiceKey};
 use tombolo_model::object::{Condition, ExportObject, ImportObject, ImportStatus, Meta};
+use tombolo_model::presence::Standing as Presence;
 use tombolo_model::record::Labels;
 
 use super::*;
@@ -62,6 +63,8 @@ fn the_whole_text() {
     status.input(&Input::Applied(export()));
     status.input(&Input::Applied(import()));
     status.rejected("Service shop/bad".to_owned());
+    let west = ClusterName::try_new("west").unwrap();
+    status.peers(Some(vec![(west, Presence::Stale, 42)]));
     status.beat(Beat {
         now: Timestamp::UNIX_EPOCH,
         queued: 3,

@@ -121,6 +121,7 @@ fn look(event: &Event, partitions: &mut BTreeMap<Origin, Partition>) -> Option<F
         Event::Member { .. }
         | Event::Settings { .. }
         | Event::Stray { .. }
+        | Event::Heard(_)
         | Event::ListBegan(_)
         | Event::ListEnded { .. } => None,
     }

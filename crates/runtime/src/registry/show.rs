@@ -103,6 +103,7 @@ pub(super) async fn watch(args: ShowArgs) -> Result<Exit, Refusal> {
             Event::Record { .. }
             | Event::Member { .. }
             | Event::Settings { .. }
+            | Event::Heard(_)
             | Event::Stray { .. } => {}
         }
         let Some(shown) = one(&layout, &filter, &event).filter(|_| !listing) else {
@@ -200,7 +201,7 @@ fn one(layout: &Layout, filter: &Filter, event: &Event) -> Option<Shown> {
                 told,
             )
         }
-        Event::ListBegan(_) | Event::ListEnded { .. } => return None,
+        Event::ListBegan(_) | Event::ListEnded { .. } | Event::Heard(_) => return None,
     };
     Some(Shown {
         key,

@@ -13,6 +13,7 @@ use tombolo_model::object::{ImportObject, ImportSpec, ServiceObject, SliceEndpoi
 use tombolo_model::record::Labels;
 use tombolo_model::service::{ImportType, IpFamily, Protocol};
 
+use super::absence;
 use super::endpoints::{both, joined, smaller};
 use super::export::stands_for_pods_elsewhere;
 use super::merge::Combined;
@@ -55,7 +56,7 @@ pub(super) fn import(
     truth: &Truth,
     key: &ServiceKey,
     combined: &Combined,
-    stated: &BTreeMap<ClusterName, Stated>,
+    all: &BTreeMap<ClusterName, Stated>,
 ) -> ExpectedImport {
     let oldest = &combined.oldest;
     let usable: Vec<IpFamily> = combined
@@ -73,6 +74,7 @@ pub(super) fn import(
     let has_service = !usable.is_empty() && !is_taken;
     let headless = oldest.kind == ImportType::Headless;
     let slices_wanted = truth.slices_wanted(headless);
+    let (stated, kept) = &absence::used(truth, combined, all, &usable);
     let mut annotations = oldest.annotations.clone();
     annotations.insert(
         "multicluster.kubernetes.io/derived-service".into(),
@@ -94,9 +96,10 @@ pub(super) fn import(
         },
         labels: with(&oldest.labels, &[(MANAGED_BY, "tombolo")]),
         annotations,
-        clusters: stated
+        clusters: all
             .keys()
             .filter(|cluster| !combined.unused.contains(*cluster))
+            .filter(|cluster| absence::counts(truth, cluster, kept))
             .map(|cluster| cluster.as_str().into())
             .collect(),
         slices_present: slices_wanted,
@@ -113,6 +116,8 @@ pub(super) fn import(
         } else {
             BTreeSet::new()
         },
+        kept: kept.clone(),
+        amiss: absence::amiss(truth, all),
         derived,
     }
 }

@@ -235,6 +235,20 @@ fn import_differences(
             };
             let is = (&*ready.status, &*ready.reason);
             report.same(key, "condition Ready", &is, &(status, expected.ready));
+            if expected.ready == "Ready" {
+                let unnamed = expected
+                    .amiss
+                    .iter()
+                    .find(|cluster| !ready.message.contains(&format!("cluster {cluster} ")));
+                let is_too_much =
+                    expected.amiss.is_empty() && ready.message.contains("not heard of");
+                if let Some(cluster) = unnamed {
+                    report.say(key, format!("{:?} does not name {cluster}", ready.message));
+                }
+                if is_too_much {
+                    report.say(key, format!("{:?} says too much", ready.message));
+                }
+            }
             if expected.ready == "Pending"
                 && !ready.message.contains(expected.derived.name.as_str())
             {
@@ -433,6 +447,9 @@ fn slice_labels(key: &ServiceKey, expected: &ExpectedImport, cluster: &Arc<str>)
     .collect();
     if expected.spec.kind == ImportType::Headless {
         labels.insert("service.kubernetes.io/headless".into(), "".into());
+    }
+    if expected.kept.iter().any(|kept| kept.as_str() == &**cluster) {
+        labels.insert("tombolo.dev/kept-last".into(), "true".into());
     }
     labels
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tombolo_model::endpoint::EntryProtocol;
 use tombolo_model::names::ServiceKey;
 use tombolo_model::object::SlicePort;
+use tombolo_model::presence::PeerSession as Session;
 use tombolo_model::record::{Origin, Record, RecordKey};
 
 use super::{Play, cluster, service};
@@ -41,8 +42,12 @@ impl Play {
                 self.registry.put(&origin, RecordKey::Session, None);
             }
             PeerSession::Unsynced => self.registry.open_session(&origin, epoch),
-            PeerSession::Synced => {
-                self.registry.open_session(&origin, epoch);
+            PeerSession::Synced | PeerSession::Blind => {
+                let state = match state {
+                    PeerSession::Blind => Session::Blind(self.site.now),
+                    _ => Session::Live,
+                };
+                self.registry.open(&origin, epoch, state);
                 let synced = Some(Record::Synced(epoch));
                 self.registry.put(&origin, RecordKey::Synced, synced);
             }
