@@ -113,7 +113,9 @@ fn affinity(world: &World, ns: &str) -> Result<()> {
                     last = names(&ask(cluster, ns, to, 20)?);
                     Ok(last.len() == 1 && all.contains(&last[0]))
                 })?;
-                let again = names(&ask(cluster, ns, to, 20)?);
+                let mut again = names(&ask(cluster, ns, to, 20)?);
+                // On a busy machine an answer may take longer than the second that it has.
+                again.retain(|name| name != "-");
                 ensure!(again == last, "{to:?}: {last:?}, then {again:?}");
             }
         }
