@@ -22,10 +22,10 @@ test: tools
 
 # The tests on real clusters: as root, some minutes, and the first time as many to build Kubernetes.
 e2e: tools
-	cargo test --locked --test e2e -- --ignored
-	cargo test --locked --test e2e_registry -- --ignored
-	cargo test --locked --test coredns -- --ignored --test-threads 1
-	cargo test --locked -p tombolo-testbed --test nodes -- --ignored --test-threads 1
+	cargo test --workspace --locked --test e2e -- --ignored
+	cargo test --workspace --locked --test e2e_registry -- --ignored
+	cargo test --workspace --locked --test coredns -- --ignored --test-threads 1
+	cargo test --workspace --locked --test nodes -- --ignored --test-threads 1
 
 # Long loads, in parts: 24 million DNS queries take some minutes.
 soak: tools

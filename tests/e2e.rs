@@ -61,6 +61,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use libtest_mimic::{Arguments, Failed, Trial};
+use parking_lot::Mutex;
 use tombolo_testbed::Progress;
 
 use crate::fragile::Fragile;
@@ -83,7 +84,9 @@ const BESIDE: &[&[Test]] = &[
     objects::TESTS,
     access::TESTS,
 ];
-const ALONE: &[&[Alone]] = &[dns::TESTS, pod::TESTS, loops::ALONE];
+const ALONE: &[&[Alone]] = &[pod::TESTS, loops::ALONE];
+/// One at a time, as there is one DNS in a cluster; beside the others.
+const IN_TURN: &[Test] = dns::TESTS;
 const BREAKING: &[&[Breaking]] = &[
     crds::TESTS,
     faults::TESTS,
@@ -150,14 +153,25 @@ fn trials(lanes: &Arc<Lanes>) -> Result<Vec<Trial>> {
         }));
     }
     for (name, test) in BESIDE.iter().copied().flatten().copied() {
+        trials.push(trial(name, lanes, move |lanes| beside(lanes, name, test)));
+    }
+    let turn = Arc::new(Mutex::new(()));
+    for (name, test) in IN_TURN.iter().copied() {
+        let turn = Arc::clone(&turn);
         trials.push(trial(name, lanes, move |lanes| {
-            lanes.world.beside(|world| {
-                let result = world.in_namespace(&name.replace('_', "-"), |ns| test(world, ns));
-                result.with_context(|| world.log_tail())
-            })
+            let _turn = turn.lock();
+            beside(lanes, name, test)
         }));
     }
     Ok(trials)
+}
+
+/// Runs a test in a namespace of its own, on the joined clusters.
+fn beside(lanes: &Lanes, name: &str, test: fn(&World, &str) -> Result<()>) -> Result<()> {
+    lanes.world.beside(|world| {
+        let result = world.in_namespace(&name.replace('_', "-"), |ns| test(world, ns));
+        result.with_context(|| world.log_tail())
+    })
 }
 
 fn trial(

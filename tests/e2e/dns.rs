@@ -13,14 +13,14 @@ use self::place::{
     KUBE_SYSTEM, TOMBOLO_SYSTEM, apply_kustomization, data, install, look_up, pod_of, read_answers,
     resolver, start_coredns, stub, wait_answer,
 };
-use crate::Alone;
+use crate::Test;
 use crate::kit::{
     apply, deploy, deployment, eventually, export, kubectl, list, object, pods, rollout, service,
     text, unexport, wait_import,
 };
 use crate::world::World;
 
-pub(crate) const TESTS: &[Alone] = &[
+pub(crate) const TESTS: &[Test] = &[
     ("e2e_dns_pods_find_names_of_the_clusterset", names),
     ("e2e_dns_d09_big_answers_over_udp", big_answers),
     ("e2e_dns_s05_its_account_may_only_read", rights),
@@ -88,7 +88,7 @@ fn pod_ips(cluster: &Cluster, ns: &str, app: &str, is_v6: bool) -> Result<Vec<St
 }
 
 /// Services, ports and host names over clusters; `cluster.local` stays what it was.
-fn names(world: &mut World, ns: &str) -> Result<()> {
+fn names(world: &World, ns: &str) -> Result<()> {
     let (east, west) = (world.east(), world.west());
     install(world, west)?;
     deploy(east, ns, "web", 2)?;
@@ -218,7 +218,7 @@ impl Untouched {
 }
 
 /// Case D09: more endpoints than a datagram holds, for clients of every kind.
-fn big_answers(world: &mut World, ns: &str) -> Result<()> {
+fn big_answers(world: &World, ns: &str) -> Result<()> {
     /// As many as the case has.
     const ENDPOINTS: usize = 230;
     /// Questions of each kind; six kinds make the case's thousand.
@@ -313,7 +313,7 @@ endpoints:
 }
 
 /// Case S05, the DNS server's part: what its account may do, and what it says without a right.
-fn rights(world: &mut World, ns: &str) -> Result<()> {
+fn rights(world: &World, ns: &str) -> Result<()> {
     let west = world.west();
     install(world, west)?;
     client(west, ns, None)?;
@@ -421,7 +421,7 @@ fn web_and_client(world: &World, ns: &str, nameserver: &str) -> Result<()> {
 
 /// The Corefile of NodeLocal DNSCache with the stub in it, in a CoreDNS on the node: its own
 /// program adds the address and rules of iptables, and is this CoreDNS otherwise.
-fn node_cache(world: &mut World, ns: &str) -> Result<()> {
+fn node_cache(world: &World, ns: &str) -> Result<()> {
     const ADDRESS: &str = "169.254.20.10";
     web_and_client(world, ns, ADDRESS)?;
     let (east, west) = (world.east(), world.west());
@@ -470,7 +470,7 @@ fn node_cache(world: &mut World, ns: &str) -> Result<()> {
 }
 
 /// `tombolo dns` as a pod's only resolver: other names are forwarded to the cluster's DNS.
-fn node_address(world: &mut World, ns: &str) -> Result<()> {
+fn node_address(world: &World, ns: &str) -> Result<()> {
     const ADDRESS: &str = "169.254.20.11";
     web_and_client(world, ns, ADDRESS)?;
     let (east, west) = (world.east(), world.west());

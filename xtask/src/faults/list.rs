@@ -214,8 +214,8 @@ pub(super) const FAULTS: [Fault; 46] = [
     fault(
         "the last region counts",
         FLEET,
-        "r.values().next()?.services",
-        "r.values().next_back()?.services",
+        "r.iter().next().filter(|(_, p)| !p.has_left())",
+        "r.iter().next_back().filter(|(_, p)| !p.has_left())",
     ),
     fault(
         "an older event replaces a newer one",
