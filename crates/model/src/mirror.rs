@@ -15,6 +15,9 @@ use crate::own::{NO_NODE, NO_ZONE};
 use crate::packing::Ports;
 use crate::service::{IpFamily, Protocol};
 
+#[cfg(test)]
+mod tests;
+
 /// The traffic distribution that prefers the client's own node.
 const PREFER_SAME_NODE: &str = "PreferSameNode";
 

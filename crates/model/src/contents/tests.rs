@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::endpoint::Conditions;
+use crate::object::SlicePort;
+use crate::service::Protocol;
 
 fn mirrored(hosts: impl IntoIterator<Item = u8>) -> Mirrored {
     let endpoint = |host: u8| SliceEndpoint {
@@ -70,4 +72,20 @@ fn what_is_there_keeps_its_places_and_takes_over_what_is_equal() {
             .zip(&full)
             .all(|(p, c)| Arc::ptr_eq(&p.content.endpoints, &c.endpoints))
     );
+}
+
+#[test]
+fn a_slice_of_other_ports_is_not_as_wanted() {
+    let old = only(contents(mirrored(0..3)));
+    let port = SlicePort {
+        name: "http".into(),
+        protocol: Protocol::Tcp,
+        port: 8080,
+        app_protocol: None,
+    };
+    let present = [(0, Ports::from([port]), &*old[0].endpoints)];
+    let packed = fit(&present, old.clone());
+    // It gets the ports that are wanted now, and keeps its endpoints.
+    assert_eq!(packed.len(), 1);
+    assert_eq!((packed[0].name, &packed[0].content), (Some(0), &old[0]));
 }

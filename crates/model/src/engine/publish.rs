@@ -244,13 +244,18 @@ impl Engine {
                 Verdict::Invalid { .. } | Verdict::Refused { .. } => None,
             });
         let writes = self.published.difference(service, wanted.as_deref());
+        // What is being written may have to be taken back: nothing is published until it is known.
+        if writes.is_empty() && self.writes.on_records(service) {
+            self.published.unpublished.insert(service.clone());
+            return;
+        }
         if writes.is_empty() {
             self.published.unpublished.remove(service);
             // A write whose outcome was unknown turned out to be done, or is not wanted any more.
             self.writes.succeeded(&Target::Records(service.clone()));
-            // While a listing is under way or a write is, what is gone may have to be told apart
-            // from what was never there.
-            if !self.writes.on_records(service) && !self.published.in_listing {
+            // While a listing is under way, what is gone may have to be told apart from what was
+            // never there.
+            if !self.published.in_listing {
                 self.published.tidy(service);
             }
             return;

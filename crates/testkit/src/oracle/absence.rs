@@ -23,7 +23,7 @@ pub(super) fn used(
     truth: &Truth,
     combined: &Combined,
     all: &BTreeMap<ClusterName, Stated>,
-    usable: &[IpFamily],
+    families: &[IpFamily],
 ) -> (BTreeMap<ClusterName, Stated>, BTreeSet<ClusterName>) {
     let live = all.iter().filter(|(cluster, _)| {
         !is_missing(truth, cluster)
@@ -47,7 +47,7 @@ pub(super) fn used(
             }
             let left = places(combined, cluster, &stated, false);
             let counts = !combined.unused.contains(cluster);
-            if counts && left.iter().any(|(_, family)| usable.contains(family)) {
+            if counts && left.iter().any(|(_, family)| families.contains(family)) {
                 kept.insert(cluster.clone());
             }
         }

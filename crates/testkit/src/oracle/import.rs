@@ -74,7 +74,13 @@ pub(super) fn import(
     let has_service = !usable.is_empty() && !is_taken;
     let headless = oldest.kind == ImportType::Headless;
     let slices_wanted = truth.slices_wanted(headless);
-    let (stated, kept) = &absence::used(truth, combined, all, &usable);
+    let families = if usable.is_empty() {
+        combined.families.clone()
+    } else {
+        usable.clone()
+    };
+    // What is among the last does not depend on what this cluster can use.
+    let (stated, kept) = &absence::used(truth, combined, all, &families);
     let mut annotations = oldest.annotations.clone();
     annotations.insert(
         "multicluster.kubernetes.io/derived-service".into(),
@@ -85,11 +91,7 @@ pub(super) fn import(
             kind: oldest.kind,
             ports: combined.ports.clone(),
             ips: Vec::new(),
-            families: if usable.is_empty() {
-                combined.families.clone()
-            } else {
-                usable.clone()
-            },
+            families,
             affinity: oldest.affinity,
             internal_traffic_policy: oldest.internal_traffic_policy,
             traffic_distribution: oldest.traffic_distribution.clone(),
