@@ -16,6 +16,7 @@ test: tools
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo xtask arch
 	cargo xtask generate --check
+	cargo metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 	cargo test --workspace --locked --no-fail-fast -- --skip e2e_ \
 	    $$(command -v go >/dev/null || echo --skip etcd_)
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --locked --no-deps --quiet
