@@ -128,7 +128,7 @@ pub(super) const FAULTS: [Fault; 46] = [
         "given()",
     ),
     fault(
-        "a slice of other ports taken for the wanted one",
+        "slices told apart by their endpoints alone",
         CONTENTS,
         "*ports == new.ports\n                && (std",
         "(std",

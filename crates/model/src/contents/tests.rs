@@ -75,17 +75,25 @@ fn what_is_there_keeps_its_places_and_takes_over_what_is_equal() {
 }
 
 #[test]
-fn a_slice_of_other_ports_is_not_as_wanted() {
-    let old = only(contents(mirrored(0..3)));
-    let port = SlicePort {
-        name: "http".into(),
-        protocol: Protocol::Tcp,
-        port: 8080,
-        app_protocol: None,
+fn slices_of_the_same_endpoints_are_told_apart_by_their_ports() {
+    let of_ports = |port: u16| {
+        let port = SlicePort {
+            name: "http".into(),
+            protocol: Protocol::Tcp,
+            port,
+            app_protocol: None,
+        };
+        let endpoints = Arc::clone(&only(contents(mirrored(0..3)))[0].endpoints);
+        Content {
+            ports: [port].into(),
+            endpoints,
+        }
     };
-    let present = [(0, Ports::from([port]), &*old[0].endpoints)];
-    let packed = fit(&present, old.clone());
-    // It gets the ports that are wanted now, and keeps its endpoints.
-    assert_eq!(packed.len(), 1);
-    assert_eq!((packed[0].name, &packed[0].content), (Some(0), &old[0]));
+    let (a, b) = (of_ports(8080), of_ports(8081));
+    let present = [(0, &b), (1, &a)].map(|(name, c)| (name, Arc::clone(&c.ports), &*c.endpoints));
+    let mut packed = fit(&present, vec![a.clone(), b.clone()]);
+    packed.sort_by_key(|packed| packed.name);
+    // None is written: each is as wanted already.
+    let contents: Vec<_> = packed.into_iter().map(|p| (p.name, p.content)).collect();
+    assert_eq!(contents, [(Some(0), b), (Some(1), a)]);
 }
