@@ -46,6 +46,8 @@ pub struct Watch {
     counts: watch::Receiver<Counts>,
     /// The counts that have been told.
     told: Counts,
+    /// When the directories themselves are looked at next, however often a caller stops waiting.
+    poll_at: Instant,
 }
 
 /// One directory.
@@ -93,6 +95,7 @@ impl Watch {
             watcher,
             counts,
             told: zeros,
+            poll_at: Instant::now() + POLL,
         };
         for index in 0..watch.directories.len() {
             watch.attach(index);
@@ -111,8 +114,7 @@ impl Watch {
         let all: Vec<usize> = (0..self.directories.len()).collect();
         let look_again = look_again.map(|after| Instant::now() + after);
         loop {
-            let poll = Instant::now() + POLL;
-            let until = look_again.map_or(poll, |at| at.min(poll));
+            let until = look_again.map_or(self.poll_at, |at| at.min(self.poll_at));
             let told = self.told.clone();
             let mut counts = self.counts.clone();
             let first = timeout_at(until, counts.wait_for(|counts| *counts != told)).await;
@@ -126,6 +128,7 @@ impl Watch {
                 Err(_) if look_again.is_some_and(|at| at <= Instant::now()) => return all,
                 Err(_) => {}
             }
+            self.poll_at = Instant::now() + POLL;
             // Nothing is heard of a directory that is replaced from above, by a rename of its
             // parent or a link that leads elsewhere.
             for index in &all {

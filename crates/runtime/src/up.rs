@@ -26,7 +26,7 @@ use crate::view::{ErrorView, View};
 
 mod dns;
 
-/// After how long a file that seemed to be being written is looked at again.
+/// How often it is looked whether something changed of which nothing is heard.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Runs the command.
@@ -180,24 +180,21 @@ impl Up {
         printed(screen.open())?;
         loop {
             printed(screen.show(&self.view()))?;
-            // What a link leads to is not watched.
-            let is_unsettled = self
-                .sources
-                .iter()
-                .any(|source| source.is_unsettled || source.tree.has_links());
-            let is_unsettled = is_unsettled || self.output_problem.is_some();
-            let look_again = is_unsettled.then_some(LOOK_AGAIN);
             tokio::select! {
                 biased;
                 _ = interrupt.recv() => break,
                 _ = terminate.recv() => break,
                 failure = self.servers.failed() => return Err(failure),
-                changed = watch.changed(look_again) => self.rescan(&changed, clock::now()),
+                changed = watch.changed(None) => self.rescan(&changed, clock::now()),
                 () = sleep_until(self.clusterset.next_due()) => {}
                 () = self.clusterset.changed() => {}
                 _ = look.tick() => {
                     self.newcomers = self.setup.newcomers();
-                    continue;
+                    if !self.is_unsettled() {
+                        continue;
+                    }
+                    let all: Vec<usize> = (0..self.sources.len()).collect();
+                    self.rescan(&all, clock::now());
                 }
             }
             self.settle(clock::now()).await?;
@@ -205,6 +202,14 @@ impl Up {
         printed(screen.close())?;
         print::complain("ended; nothing was left behind but what --out wrote");
         Ok(Exit::Well)
+    }
+
+    /// Whether it is to be looked again although nothing is heard of any change: a file was being
+    /// written, what a link leads to is not watched, output could not be written.
+    fn is_unsettled(&self) -> bool {
+        let mut sources = self.sources.iter();
+        self.output_problem.is_some()
+            || sources.any(|source| source.is_unsettled || source.tree.has_links())
     }
 
     /// Reads the directories again that changed.
