@@ -20,7 +20,7 @@ use std::time::Duration;
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::warn;
 
 /// How often a directory that is not watched is looked at: as fast as a person expects an effect,
@@ -109,25 +109,20 @@ impl Watch {
     }
 
     /// Waits until something may have changed below a directory, and tells below which, by index.
-    /// With `look_again` all of them after that time. Dropping the future loses nothing.
-    pub async fn changed(&mut self, look_again: Option<Duration>) -> Vec<usize> {
+    /// With `look_again` all of them at the next [`POLL`]. Dropping the future loses nothing.
+    pub async fn changed(&mut self, look_again: bool) -> Vec<usize> {
         let all: Vec<usize> = (0..self.directories.len()).collect();
-        let look_again = look_again.map(|after| Instant::now() + after);
         loop {
-            let until = look_again.map_or(self.poll_at, |at| at.min(self.poll_at));
             let told = self.told.clone();
             let mut counts = self.counts.clone();
-            let first = timeout_at(until, counts.wait_for(|counts| *counts != told)).await;
-            match first.map(|counted| counted.map(drop)) {
-                Ok(Ok(())) => return self.told(settled(&mut counts).await),
-                // Nobody counts any more: only time tells.
-                Ok(Err(_)) => {
-                    tokio::time::sleep_until(until).await;
-                    return all;
-                }
-                Err(_) if look_again.is_some_and(|at| at <= Instant::now()) => return all,
-                Err(_) => {}
+            let first = timeout_at(self.poll_at, counts.wait_for(|counts| *counts != told)).await;
+            let first = first.map(|counted| counted.map(drop));
+            let is_deaf = matches!(first, Ok(Err(_)));
+            if let Ok(Ok(())) = first {
+                return self.told(settled(&mut counts).await);
             }
+            // Where nobody counts any more only time tells.
+            sleep_until(self.poll_at).await;
             self.poll_at = Instant::now() + POLL;
             // Nothing is heard of a directory that is replaced from above, by a rename of its
             // parent or a link that leads elsewhere.
@@ -135,6 +130,9 @@ impl Watch {
                 self.check_identity(*index);
             }
             let missing = self.attach_missing();
+            if look_again || is_deaf {
+                return all;
+            }
             if !missing.is_empty() {
                 return missing;
             }

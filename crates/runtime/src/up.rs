@@ -26,7 +26,7 @@ use crate::view::{ErrorView, View};
 
 mod dns;
 
-/// How often it is looked whether something changed of which nothing is heard.
+/// How often it is looked for new directories.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Runs the command.
@@ -180,21 +180,18 @@ impl Up {
         printed(screen.open())?;
         loop {
             printed(screen.show(&self.view()))?;
+            let look_again = self.is_unsettled();
             tokio::select! {
                 biased;
                 _ = interrupt.recv() => break,
                 _ = terminate.recv() => break,
                 failure = self.servers.failed() => return Err(failure),
-                changed = watch.changed(None) => self.rescan(&changed, clock::now()),
+                changed = watch.changed(look_again) => self.rescan(&changed, clock::now()),
                 () = sleep_until(self.clusterset.next_due()) => {}
                 () = self.clusterset.changed() => {}
                 _ = look.tick() => {
                     self.newcomers = self.setup.newcomers();
-                    if !self.is_unsettled() {
-                        continue;
-                    }
-                    let all: Vec<usize> = (0..self.sources.len()).collect();
-                    self.rescan(&all, clock::now());
+                    continue;
                 }
             }
             self.settle(clock::now()).await?;

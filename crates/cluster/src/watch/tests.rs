@@ -15,7 +15,7 @@ const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: web, name
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn changed(watch: &mut Watch) -> Vec<usize> {
-    timeout(PATIENCE, watch.changed(None))
+    timeout(PATIENCE, watch.changed(false))
         .await
         .expect("a change is told")
 }
@@ -30,7 +30,7 @@ async fn until(watch: &mut Watch, tree: &mut Tree, objects: usize) {
             if Manifests::of(tree).0.objects().count() == objects {
                 return;
             }
-            watch.changed(None).await;
+            watch.changed(false).await;
         }
     };
     timeout(PATIENCE, all).await.expect("the change is seen");
@@ -52,8 +52,8 @@ async fn only_the_directory_with_the_change_is_named() {
     tree(b.path());
     changed(&mut watch).await;
     Tree::read(b.path(), Timestamp::UNIX_EPOCH, &mut Strings::default()).unwrap();
-    assert!(timeout(4 * QUIET, watch.changed(None)).await.is_err());
-    assert_eq!(watch.changed(Some(QUIET)).await, [0, 1]);
+    assert!(timeout(4 * QUIET, watch.changed(false)).await.is_err());
+    assert_eq!(watch.changed(true).await, [0, 1]);
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn a_change_is_not_lost_with_a_future_that_is_dropped() {
     let root = tempfile::tempdir().unwrap();
     let mut watch = Watch::new(&[root.path().to_owned()]);
     fs::write(root.path().join("x.yaml"), SERVICE).unwrap();
-    let dropped = timeout(Duration::from_millis(1), watch.changed(None)).await;
+    let dropped = timeout(Duration::from_millis(1), watch.changed(false)).await;
     // On a machine that stalls it may have ended all the same.
     let told = match dropped {
         Ok(told) => told,
@@ -156,8 +156,20 @@ async fn a_directory_that_is_not_there_is_polled() {
     let parent = tempfile::tempdir().unwrap();
     let mut watch = Watch::new(&[parent.path().join("later")]);
     assert!(!watch.is_complete());
-    assert_eq!(watch.changed(None).await, [0]);
+    assert_eq!(watch.changed(false).await, [0]);
     fs::create_dir(parent.path().join("later")).unwrap();
-    assert_eq!(watch.changed(None).await, [0]);
+    assert_eq!(watch.changed(false).await, [0]);
     assert!(watch.is_complete());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_watcher_all_are_polled_and_not_more_often() {
+    let root = tempfile::tempdir().unwrap();
+    let mut watch = Watch::new(&[root.path().to_owned()]);
+    watch.watcher = None;
+    let begin = Instant::now();
+    for polls in 1..4 {
+        assert_eq!(watch.changed(false).await, [0]);
+        assert!(begin.elapsed() >= (polls - 1) * POLL, "{polls}");
+    }
 }
