@@ -50,10 +50,10 @@ pub use self::seen::Counts;
 
 /// The parts underneath, for the replicator.
 pub(crate) mod raw {
-    pub(crate) use super::connection::{CALL_DEADLINE, Connection, Repeat};
+    pub(crate) use super::connection::{Connection, Repeat};
     pub(crate) use super::failure::{Failure, FailureKind};
     pub(crate) use super::watcher::{Listings, Told, Watcher};
-    pub(crate) use super::writer::{LEASE_TTL_SECS, keep_alive, revoke};
+    pub(crate) use super::writer::{grant, keep_alive, revoke};
 }
 
 /// Between signs of life: two may be lost.

@@ -4,8 +4,8 @@
 //! another cluster changes nothing, however late its request arrives.
 
 use etcd_client::{
-    Compare, CompareOp, DeleteOptions, GetResponse, PutOptions, Txn, TxnOp, TxnOpResponse,
-    TxnResponse,
+    Compare, CompareOp, DeleteOptions, GetResponse, LeaseGrantResponse, PutOptions, Txn, TxnOp,
+    TxnOpResponse, TxnResponse,
 };
 use tombolo_model::io::RecordWrite;
 use tombolo_model::record::{Origin, Owner, Record, RecordKey};
@@ -58,7 +58,7 @@ impl Writer {
         origin: &Origin,
         opening: Opening,
     ) -> Result<(Self, u64), Error> {
-        let lease = grant(connection).await?;
+        let lease = grant_session(connection).await?;
         let opened = Self::open_under(connection, origin, opening, lease).await;
         if opened.is_err() {
             // It would run out by itself.
@@ -314,9 +314,8 @@ fn txn_op(op: &Op, lease: i64) -> TxnOp {
 }
 
 /// A new lease. An answer that is lost leaves one behind that runs out.
-pub(super) async fn grant(connection: &Connection) -> Result<i64, Error> {
-    let mark = connection.seen.mark();
-    let granted = connection
+pub(crate) async fn grant(connection: &Connection) -> Result<LeaseGrantResponse, Failure> {
+    connection
         .call(
             "a lease",
             CALL_DEADLINE,
@@ -324,7 +323,12 @@ pub(super) async fn grant(connection: &Connection) -> Result<i64, Error> {
             |client| async move { client.lease_client().grant(LEASE_TTL_SECS, None).await },
         )
         .await
-        .map_err(Failure::of_read)?;
+}
+
+/// The same, for a session of the own region.
+async fn grant_session(connection: &Connection) -> Result<i64, Error> {
+    let mark = connection.seen.mark();
+    let granted = grant(connection).await.map_err(Failure::of_read)?;
     connection.seen.answered(granted.header(), mark);
     Ok(granted.id())
 }

@@ -6,9 +6,7 @@ use tombolo_model::record::RecordKey;
 use super::Route;
 use super::mirror::Held;
 use crate::batch::Op;
-use crate::etcd::raw::{
-    CALL_DEADLINE, Connection, Failure, FailureKind, LEASE_TTL_SECS, Repeat, keep_alive, revoke,
-};
+use crate::etcd::raw::{Connection, Failure, FailureKind, Repeat, grant, keep_alive, revoke};
 use crate::key::{KeyRange, Layout, Place};
 
 /// Keys in a page of a listing (measured in DESIGN §2.2).
@@ -43,15 +41,7 @@ impl Peer {
         let lock = layout
             .key(&Place::Replicator(route.region.clone()))
             .map_err(|error| LockError::Failed(Failure::not_sent(error.to_string())))?;
-        let granted = connection
-            .call(
-                "a lease",
-                CALL_DEADLINE,
-                Repeat::Harmless,
-                |client| async move { client.lease_client().grant(LEASE_TTL_SECS, None).await },
-            )
-            .await
-            .map_err(LockError::Failed)?;
+        let granted = grant(&connection).await.map_err(LockError::Failed)?;
         let peer = Self {
             connection,
             layout,
