@@ -14,6 +14,7 @@
 pub mod api;
 pub mod convert;
 pub mod families;
+mod known;
 pub mod manifest;
 pub mod output;
 pub mod steps;
