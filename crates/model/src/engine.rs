@@ -486,6 +486,20 @@ impl Engine {
         step.actions.push(Action { id, effect });
     }
 
+    /// Makes the status of an object what it should be. Says whether that is news: a write began
+    /// that is no retry.
+    fn update_status(&mut self, step: &mut Step<'_>, old: &Object, new: Object) -> bool {
+        let target = Target::Object(old.reference(), Part::Status);
+        if self.writes.is_settled(&target, &new, old) {
+            return false;
+        }
+        let is_first = self.writes.failure(&target).is_none();
+        let before = step.actions.len();
+        let old = old.clone();
+        self.write(step, Effect::UpdateStatus { old, new });
+        is_first && step.actions.len() > before
+    }
+
     /// Tells the user of an object something.
     fn tell(
         &mut self,

@@ -5,17 +5,14 @@ use std::sync::Arc;
 
 use mcs_api::condition::{ExportCondition, ExportReadyReason};
 
-use crate::compare::Part;
 use crate::engine::{Engine, Participation, Step};
 use crate::export::{ExportInput, LocalExport, OwnService, Verdict, evaluate};
 use crate::fleet::ClusterService;
-use crate::io::Effect;
 use crate::merge::{Merged, merge};
 use crate::names::{ClusterName, ServiceKey};
-use crate::object::{Kind, Object, ObjectRef};
+use crate::object::Object;
 use crate::status::{self, Publication};
 use crate::world::World;
-use crate::writes::Target;
 
 impl Engine {
     /// Judges the ServiceExport of a service, if there is one.
@@ -134,24 +131,8 @@ impl Engine {
             conditions,
             ..(*export).clone()
         }));
-        let reference = ObjectRef {
-            kind: Kind::ServiceExport,
-            key: service.clone(),
-        };
-        let target = Target::Object(reference, Part::Status);
-        if !self.writes.is_settled(&target, &new, &old) {
-            let is_first = self.writes.failure(&target).is_none();
-            let before = step.actions.len();
-            self.write(
-                step,
-                Effect::UpdateStatus {
-                    old: old.clone(),
-                    new,
-                },
-            );
-            if is_first && step.actions.len() > before {
-                self.tell_export(step, &old, &export.conditions, &wanted);
-            }
+        if self.update_status(step, &old, new) {
+            self.tell_export(step, &old, &export.conditions, &wanted);
         }
         self.tell_notes(step, &old, &local);
     }
@@ -221,7 +202,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::io::{Input, Source};
+    use crate::io::{Effect, Input, Source};
     use crate::names::{Namespace, ObjectName};
     use crate::object::{
         Condition, ExportObject, GlobalMark, Meta, NamespaceObject, ServiceKind, ServiceObject,

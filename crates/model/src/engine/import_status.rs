@@ -9,7 +9,6 @@ use crate::compare::Part;
 use crate::conflict::show_families;
 use crate::engine::imports::{Derived, Import};
 use crate::engine::{Engine, Step};
-use crate::io::Effect;
 use crate::mirror::kept;
 use crate::names::{ClusterName, ServiceKey};
 use crate::object::{ImportObject, ImportStatus, Kind, Object, ObjectRef};
@@ -195,20 +194,7 @@ impl Engine {
         };
         let old = Object::ServiceImport(Arc::clone(present));
         let new = Object::ServiceImport(Arc::new(new));
-        let target = Target::Object(old.reference(), Part::Status);
-        if self.writes.is_settled(&target, &new, &old) {
-            return;
-        }
-        let is_first = self.writes.failure(&target).is_none();
-        let before = step.actions.len();
-        self.write(
-            step,
-            Effect::UpdateStatus {
-                old: old.clone(),
-                new,
-            },
-        );
-        if !is_first || step.actions.len() == before {
+        if !self.update_status(step, &old, new) {
             return;
         }
         let message = Arc::clone(&wanted.message);
