@@ -140,7 +140,7 @@ fn etcd_a_wrong_command_line_says_what_is_wrong() {
         ),
         (
             &["replicator", "--registry", "http://x", "--to", "http://y"],
-            "NAME=URL",
+            "REGION=URL",
         ),
         (
             &[
@@ -172,7 +172,7 @@ fn etcd_a_replicator_copies_what_is_recorded() {
     let (eu, us) = (Server::start(), Server::start());
     let to = format!("us={}", us.url());
     let replicator = tombolo(&["replicator", "--region", "eu", "--registry", &eu.url()])
-        .args(["--to", &to])
+        .args(["--to", &to, "--admin", "off", "--log", "off"])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();

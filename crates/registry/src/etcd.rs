@@ -109,7 +109,7 @@ impl EtcdRegistry {
 
     /// What happened so far, for metrics.
     pub fn counts(&self) -> Counts {
-        self.inner.connection.seen.counts()
+        self.inner.connection.counts()
     }
 
     /// How often this was not the etcd of before: restored, emptied or another.

@@ -21,12 +21,16 @@ use tombolo_model::names::Region;
 
 use self::mirror::Mirror;
 use self::peer::{LockError, Peer};
+use self::progress::Side;
 use crate::etcd::raw::{Connection, Listings, Told, Watcher};
-use crate::etcd::{ConfigError, EtcdConfig};
+use crate::etcd::{ConfigError, Counts, EtcdConfig};
 use crate::key::KeyRange;
 
 mod mirror;
 mod peer;
+mod progress;
+
+pub use self::progress::{Phase, Progress};
 
 /// Between signs of life at the peer: two may be lost.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
@@ -47,46 +51,19 @@ pub struct Route {
     pub region: Region,
     /// Its own etcd.
     pub from: EtcdConfig,
-    /// The peer region's etcd.
+    /// The peer region.
+    pub peer: Region,
+    /// Its etcd.
     pub to: EtcdConfig,
     /// A name for this process that no other has.
     pub holder: Arc<str>,
-}
-
-/// How far a replicator is at a peer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// What it does.
-    pub phase: Phase,
-    /// The revision of the own region's etcd up to which everything is copied.
-    pub revision: u64,
-    /// Keys written and deleted so far.
-    pub written: u64,
-    /// Keys at the peer that are not in the own region, and whose cluster has not said that they
-    /// were withdrawn.
-    pub kept: usize,
-    /// Listings so far.
-    pub lists: u64,
-    /// What failed last, if anything since.
-    pub error: Option<Arc<str>>,
-}
-
-/// What a replicator does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
-    /// Another one holds the lock, or an etcd is not reached.
-    #[default]
-    Waiting,
-    /// It compares both.
-    Comparing,
-    /// It copies what changes.
-    Copying,
 }
 
 /// The copying of one region to one peer.
 #[derive(Debug)]
 pub struct Replicator {
     route: Route,
+    source: Connection,
     progress: watch::Sender<Progress>,
 }
 
@@ -97,8 +74,11 @@ impl Replicator {
     pub fn try_new(route: Route) -> Result<Self, ConfigError> {
         route.from.check()?;
         route.to.check()?;
-        let progress = watch::Sender::default();
-        Ok(Self { route, progress })
+        Ok(Self {
+            source: Connection::of(route.from.clone()),
+            progress: watch::Sender::default(),
+            route,
+        })
     }
 
     /// How far it is.
@@ -106,74 +86,106 @@ impl Replicator {
         self.progress.subscribe()
     }
 
-    /// Copies until it is told to stop; then gives the lock back, and with it the sessions.
-    pub async fn run(&self, stop: CancellationToken) {
-        Box::pin(self.hold_and_copy(&stop)).await;
+    /// What happened so far at the own region's etcd: listings by their cause, watches.
+    pub fn source_counts(&self) -> Counts {
+        self.source.counts()
     }
 
-    async fn hold_and_copy(&self, stop: &CancellationToken) {
-        let source = Connection::of(self.route.from.clone());
+    /// Copies until it is told to stop; then gives the lock back, and with it the sessions.
+    pub async fn run(&self, stop: CancellationToken) {
+        self.enter(Phase::Waiting);
         let range = KeyRange::of_prefix(&self.route.from.layout.region_prefix(&self.route.region));
         while !stop.is_cancelled() {
-            self.progress
-                .send_modify(|progress| progress.phase = Phase::Waiting);
-            // Only one who hears the own region may speak for it.
-            if let Err(failure) = source.revision(&range).await {
-                self.failed(&failure.reason);
-                pause(stop).await;
-                continue;
+            match Box::pin(self.lock(&range)).await {
+                Some(peer) => Box::pin(self.hold_and_copy(peer, &range, &stop)).await,
+                None => pause(&stop).await,
             }
-            let peer = match Box::pin(Peer::lock(&self.route)).await {
-                Ok(peer) => peer,
-                Err(LockError::Held) => {
-                    pause(stop).await;
-                    continue;
-                }
-                Err(LockError::Failed(failure)) => {
-                    self.failed(&failure.reason);
-                    pause(stop).await;
-                    continue;
-                }
-            };
-            tracing::info!(region = %self.route.region, "replicating to a peer");
-            let session = stop.child_token();
-            let watcher = Watcher::new(
-                source.sibling(),
-                range.clone(),
-                Listings::Full,
-                session.clone(),
-            );
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => {}
-                () = Box::pin(self.keep(&peer, &source, &range)) => {
-                    tracing::warn!(region = %self.route.region, "the replicator's lock is lost");
-                }
-                () = Box::pin(self.copy(&peer, watcher)) => {}
-            }
-            session.cancel();
-            peer.unlock().await;
         }
     }
 
+    /// Takes the lock, if it can be had.
+    async fn lock(&self, range: &KeyRange) -> Option<Peer> {
+        self.source.reload();
+        // Only one who hears the own region may speak for it.
+        match self.source.revision(range).await {
+            Ok(revision) => self.heard(revision),
+            Err(failure) => {
+                self.enter(Phase::Waiting);
+                self.failed(Side::Source, &failure.reason);
+                return None;
+            }
+        }
+        match Box::pin(Peer::lock(&self.route)).await {
+            Ok(peer) => Some(peer),
+            Err(LockError::Held) => {
+                self.enter(Phase::Standby);
+                None
+            }
+            Err(LockError::Failed(failure)) => {
+                self.enter(Phase::Waiting);
+                self.failed(Side::Peer, &failure.reason);
+                None
+            }
+        }
+    }
+
+    async fn hold_and_copy(&self, peer: Peer, range: &KeyRange, stop: &CancellationToken) {
+        let Route {
+            region, peer: to, ..
+        } = &self.route;
+        self.enter(Phase::Comparing);
+        let session = stop.child_token();
+        let watcher = Watcher::new(
+            self.source.sibling(),
+            range.clone(),
+            Listings::Full,
+            session.clone(),
+        );
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = Box::pin(self.keep(&peer, range)) => {
+                tracing::warn!(%region, peer = %to, "the replicator's lock is lost");
+            }
+            () = Box::pin(self.copy(&peer, watcher)) => {}
+        }
+        session.cancel();
+        peer.unlock().await;
+        self.enter(Phase::Waiting);
+    }
+
     /// Keeps the lock while the own region is heard. Returns when it is lost.
-    async fn keep(&self, peer: &Peer, source: &Connection, range: &KeyRange) {
+    async fn keep(&self, peer: &Peer, range: &KeyRange) {
         let mut heard = Instant::now();
         let mut ticks = interval_at(heard + KEEP_ALIVE_INTERVAL, KEEP_ALIVE_INTERVAL);
         loop {
             ticks.tick().await;
-            match source.revision(range).await {
-                Ok(_) => heard = Instant::now(),
-                Err(failure) => self.failed(&failure.reason),
+            self.source.reload();
+            peer.reload();
+            match self.source.revision(range).await {
+                Ok(revision) => {
+                    heard = Instant::now();
+                    self.heard(revision);
+                }
+                Err(failure) => {
+                    self.progress.send_modify(|progress| {
+                        progress.unheard_since = Some(heard);
+                    });
+                    self.failed(Side::Source, &failure.reason);
+                }
             }
             if heard.elapsed() >= SILENCE_MAX {
-                tracing::warn!("the own region is not heard: its sessions at the peer end");
+                let Route { region, peer, .. } = &self.route;
+                tracing::warn!(
+                    %region, %peer,
+                    "the own region is not heard: its sessions at the peer end"
+                );
                 return;
             }
             match peer.keep_alive().await {
                 Ok(true) => {}
                 Ok(false) => return,
-                Err(failure) => self.failed(&failure.reason),
+                Err(failure) => self.failed(Side::Peer, &failure.reason),
             }
         }
     }
@@ -203,14 +215,11 @@ impl Replicator {
     async fn take(&self, peer: &Peer, mirror: &mut Mirror, told: Told) -> bool {
         match told {
             Told::ListBegan(cause) => {
-                self.progress.send_modify(|progress| {
-                    progress.phase = Phase::Comparing;
-                    progress.lists += 1;
-                });
+                self.enter(Phase::Comparing);
                 let held = loop {
                     match peer.list().await {
                         Ok(held) => break held,
-                        Err(failure) => self.failed(&failure.reason),
+                        Err(failure) => self.failed(Side::Peer, &failure.reason),
                     }
                     sleep(RETRY).await;
                 };
@@ -223,6 +232,11 @@ impl Replicator {
                 revision,
             } => {
                 mirror.learn(key, value, revision);
+                // Nobody is woken for it.
+                self.progress.send_if_modified(|progress| {
+                    progress.is_behind(Instant::now());
+                    false
+                });
                 true
             }
             Told::ListEnded { revision } => {
@@ -230,8 +244,9 @@ impl Replicator {
                 if !self.write(peer, mirror).await {
                     return false;
                 }
-                self.progress
-                    .send_modify(|progress| progress.phase = Phase::Copying);
+                self.enter(Phase::Copying);
+                let Route { region, peer, .. } = &self.route;
+                tracing::info!(%region, %peer, revision, "the peer has everything: copying changes");
                 true
             }
             Told::Progress { revision } => {
@@ -251,33 +266,50 @@ impl Replicator {
                     Ok(true) => break,
                     Ok(false) => return false,
                     Err(failure) => {
-                        self.failed(&failure.reason);
+                        self.failed(Side::Peer, &failure.reason);
                         sleep(RETRY).await;
                     }
                 }
             }
-            self.progress
-                .send_modify(|progress| progress.written += ops.len() as u64);
+            let put = ops.iter().filter(|op| op.value.is_some()).count();
+            self.progress.send_modify(|progress| {
+                progress.put += put as u64;
+                progress.deleted += (ops.len() - put) as u64;
+            });
         }
         let (revision, kept) = (mirror.revision(), mirror.kept());
-        self.progress.send_if_modified(|progress| {
-            let changed = (progress.revision, progress.kept) != (revision, kept);
+        self.progress.send_modify(|progress| {
             (progress.revision, progress.kept) = (revision, kept);
-            let failed = progress.error.take().is_some();
-            changed || failed
+            progress.source_revision = progress.source_revision.max(revision);
+            progress.error = None;
+            if progress.phase == Phase::Copying {
+                progress.behind_since = None;
+            }
         });
         true
     }
 
-    /// Logged once while it is the same.
-    fn failed(&self, reason: &Arc<str>) {
-        let news = self.progress.send_if_modified(|progress| {
-            let news = progress.error.as_ref() != Some(reason);
-            progress.error = Some(Arc::clone(reason));
-            news
+    fn heard(&self, revision: u64) {
+        self.progress.send_modify(|progress| {
+            progress.source_revision = revision;
+            progress.unheard_since = None;
         });
+    }
+
+    fn enter(&self, phase: Phase) {
+        let now = Instant::now();
+        self.progress
+            .send_modify(|progress| progress.enter(phase, now));
+    }
+
+    /// Logged once while it is the same.
+    fn failed(&self, side: Side, reason: &Arc<str>) {
+        let mut news = false;
+        self.progress
+            .send_modify(|progress| news = progress.failed(side, reason));
         if news {
-            tracing::warn!(region = %self.route.region, %reason, "replication waits");
+            let Route { region, peer, .. } = &self.route;
+            tracing::warn!(%region, %peer, %reason, "replication waits");
         }
     }
 }

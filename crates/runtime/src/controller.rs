@@ -21,5 +21,5 @@ mod shell;
 pub(crate) mod status;
 mod up;
 
-pub(crate) use run::{run, serve, told_to_stop};
+pub(crate) use run::{identity, run, serve, told_to_stop};
 pub(crate) use up::run as run_up;

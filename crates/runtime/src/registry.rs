@@ -139,6 +139,43 @@ pub(crate) struct ClusterArgs {
     pub(crate) registry: RegistryArgs,
 }
 
+/// Who is asking at an etcd, and whom it trusts. A half of a pair counts as neither.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Credentials {
+    /// Who signed the servers' certificates.
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) cert: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+    /// The name that the servers' certificates are for.
+    pub(crate) server_name: Option<String>,
+    pub(crate) user: Option<String>,
+    pub(crate) password_file: Option<PathBuf>,
+}
+
+impl Credentials {
+    /// Makes them those of an etcd, instead of the ones it has.
+    pub(crate) fn set(self, config: &mut EtcdConfig) {
+        let Self {
+            ca,
+            cert,
+            key,
+            server_name,
+            user,
+            password_file,
+        } = self;
+        let user = user.zip(password_file);
+        config.user = user.map(|(name, file)| User {
+            name,
+            password: Password::File(file),
+        });
+        config.tls = TlsFiles {
+            authority: ca,
+            identity: cert.zip(key),
+            server_name,
+        };
+    }
+}
+
 // === impl RegistryArgs ===
 
 impl RegistryArgs {
@@ -153,18 +190,7 @@ impl RegistryArgs {
             .unwrap_or_default();
         let mut config = EtcdConfig::new(self.registry.iter().map(String::as_str));
         config.layout = layout;
-        config.user = match (&self.registry_user, &self.registry_password_file) {
-            (Some(name), Some(file)) => Some(User {
-                name: name.clone(),
-                password: Password::File(file.clone()),
-            }),
-            (_, _) => None,
-        };
-        config.tls = TlsFiles {
-            authority: self.registry_ca.clone(),
-            identity: self.registry_cert.clone().zip(self.registry_key.clone()),
-            server_name: self.registry_server_name.clone(),
-        };
+        self.credentials().set(&mut config);
         if wrong.is_empty()
             && let Err(error) = config.check()
         {
@@ -174,6 +200,17 @@ impl RegistryArgs {
             Ok(config)
         } else {
             Err(Refusal::usage(wrong))
+        }
+    }
+
+    fn credentials(&self) -> Credentials {
+        Credentials {
+            ca: self.registry_ca.clone(),
+            cert: self.registry_cert.clone(),
+            key: self.registry_key.clone(),
+            server_name: self.registry_server_name.clone(),
+            user: self.registry_user.clone(),
+            password_file: self.registry_password_file.clone(),
         }
     }
 

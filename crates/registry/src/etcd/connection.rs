@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::config::{EtcdConfig, Secrets};
 use super::failure::{Failure, FailureKind};
-use super::seen::{Seen, count, signed};
+use super::seen::{Counts, Seen, count, signed};
 use crate::key::KeyRange;
 
 /// For calls that touch few keys. Ten times what a busy etcd needs.
@@ -78,6 +78,16 @@ impl Connection {
     /// Another connection of the same registry: one that a slow reader of this one cannot stall.
     pub(crate) fn sibling(&self) -> Self {
         Self::new(Arc::clone(&self.config), Arc::clone(&self.seen))
+    }
+
+    /// What happened so far.
+    pub(crate) fn counts(&self) -> Counts {
+        self.seen.counts()
+    }
+
+    /// How often it was not the etcd of before.
+    pub(crate) fn regress_count(&self) -> u64 {
+        self.seen.regress_count()
     }
 
     /// The client, connected within the dial timeout if it is not yet.
@@ -146,7 +156,7 @@ impl Connection {
     }
 
     /// Drops the connection if certificates or password are other ones by now.
-    pub(super) fn reload(&self) {
+    pub(crate) fn reload(&self) {
         // Files that cannot be read now may be on their way; the connection works meanwhile.
         let Ok(secrets) = self.config.secrets() else {
             return;

@@ -57,6 +57,19 @@ pub struct Counts {
     pub regresses: u64,
 }
 
+impl Counts {
+    /// Listings by their cause.
+    pub fn lists(&self) -> [(&'static str, u64); 4] {
+        [
+            (ListCause::Start, self.lists_at_start),
+            (ListCause::Behind, self.lists_behind),
+            (ListCause::Interrupted, self.lists_interrupted),
+            (ListCause::Regress, self.lists_at_regress),
+        ]
+        .map(|(cause, count)| (cause.as_str(), count))
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     transactions: AtomicU64,

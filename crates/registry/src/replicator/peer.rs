@@ -20,6 +20,8 @@ pub(super) struct Peer {
     range: KeyRange,
     lock: String,
     lease: i64,
+    /// How often it was not the etcd of before, as of when the lock was taken.
+    regresses: u64,
 }
 
 /// Why the lock was not taken.
@@ -43,6 +45,7 @@ impl Peer {
             .map_err(|error| LockError::Failed(Failure::not_sent(error.to_string())))?;
         let granted = grant(&connection).await.map_err(LockError::Failed)?;
         let peer = Self {
+            regresses: connection.regress_count(),
             connection,
             layout,
             range,
@@ -73,7 +76,22 @@ impl Peer {
 
     /// A sign of life; `false` once the lock is lost.
     pub(super) async fn keep_alive(&self) -> Result<bool, Failure> {
-        keep_alive(&self.connection, self.lease).await
+        if !keep_alive(&self.connection, self.lease).await? {
+            return Ok(false);
+        }
+        self.connection.revision(&self.range).await?;
+        Ok(self.is_the_same())
+    }
+
+    /// Whether it is the etcd that was locked. A restored one may still have the lock, and not
+    /// what was written since.
+    fn is_the_same(&self) -> bool {
+        self.connection.regress_count() == self.regresses
+    }
+
+    /// Connects anew if certificates or password are other ones by now.
+    pub(super) fn reload(&self) {
+        self.connection.reload();
     }
 
     /// What stands there of the region.
@@ -103,7 +121,7 @@ impl Peer {
         let then: Vec<_> = ops.iter().map(|op| self.txn_op(op)).collect();
         let txn = Txn::new().when([held]).and_then(then);
         match self.connection.transact(Repeat::Harmless, txn).await {
-            Ok((answer, _)) => Ok(answer.succeeded()),
+            Ok((answer, _)) => Ok(answer.succeeded() && self.is_the_same()),
             Err(failure) if failure.kind == FailureKind::LeaseGone => Ok(false),
             Err(failure) => Err(failure),
         }

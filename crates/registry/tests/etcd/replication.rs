@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tombolo_model::record::{Origin, Record, RecordKey};
 use tombolo_registry::etcd::{EtcdRegistry, Grantee, Operator, Proof};
@@ -10,6 +11,7 @@ use tombolo_registry::registry::{Registry, Selection};
 use tombolo_registry::replicator::{Phase, Progress, Replicator, Route};
 
 use crate::battery::{TCP, View, entries, export, ip, opening, origin, put, service};
+use crate::etcd_watches::copy;
 use crate::server::{Server, driven, until};
 
 fn eu() -> Origin {
@@ -32,6 +34,8 @@ impl Running {
         let replicator = Replicator::try_new(Route {
             region: region.region.clone(),
             from: from.config(),
+            // Only a name for logs.
+            peer: origin("peer", "none").region,
             to: to.config(),
             holder: holder.into(),
         })
@@ -160,7 +164,12 @@ async fn a_region_is_copied_key_for_key_and_its_deletes_too() {
     until_equal(&eu_etcd, &us_etcd, "eu").await;
     east.leave().await.unwrap();
     until_equal(&eu_etcd, &us_etcd, "eu").await;
-    assert!(there.progress.borrow().written >= 8);
+    let progress = there.progress.borrow().clone();
+    // Owner, session, synced, member, settings, stray, two exports, an endpoint, and `left`.
+    assert!(progress.put >= 10, "{progress:?}");
+    // All of them but `left`, settings and the stray key are gone again; a key that came and went
+    // between two transactions is none.
+    assert!(progress.deleted >= 5, "{progress:?}");
     there.stop().await;
     back.stop().await;
 }
@@ -180,16 +189,21 @@ async fn two_replicators_for_one_region_do_not_fight() {
             .unwrap();
     }
     until_equal(&eu_etcd, &us_etcd, "eu").await;
-    assert_eq!(second.progress.borrow().phase, Phase::Waiting);
-    assert_eq!(second.progress.borrow().written, 0);
+    let mut second = second;
+    let waits = second.progress.wait_for(|p| p.phase == Phase::Standby);
+    waits.await.unwrap();
+    assert_eq!(second.progress.borrow().put, 0);
+    assert_eq!(
+        second.progress.borrow().behind(Instant::now()),
+        Duration::ZERO
+    );
     // One goes, and takes the sessions with it until the other has come.
-    let written = first.progress.borrow().written;
+    let written = first.progress.borrow().put;
     assert!(written >= 20, "{written}");
     first.stop().await;
-    let mut second = second;
     second.copies().await;
     until_equal(&eu_etcd, &us_etcd, "eu").await;
-    let again = second.progress.borrow().written;
+    let again = second.progress.borrow().put;
     assert!(again <= 2, "only sessions are put again: {again}");
     second.stop().await;
 }
@@ -239,6 +253,149 @@ async fn r11_an_emptied_region_withdraws_nothing_until_its_clusters_say_so() {
     running.stop().await;
 }
 
+/// What a replicator has written so far.
+fn written(running: &Running) -> (u64, u64) {
+    let progress = running.progress.borrow();
+    (progress.put, progress.deleted)
+}
+
+/// Waits until a region that is cut off has no sessions any more at a peer.
+async fn until_unheard(at: &Server, region: &str) {
+    until("its sessions end", || async {
+        !subtree(at, region).await.iter().any(|(.., leased)| *leased)
+    })
+    .await;
+}
+
+/// Whether all keys are of one cluster.
+fn assert_all_of(keys: &[(String, Vec<u8>, bool)], cluster: &str) {
+    let prefix = format!("/clusters/{cluster}/");
+    assert!(!keys.is_empty());
+    for (key, ..) in keys {
+        assert!(key.contains(&prefix), "{key}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r11_with_replicators_both_ways_nothing_goes_round_and_nothing_deleted_comes_back() {
+    let (eu_etcd, us_etcd) = (Server::alone(), Server::alone());
+    let east = opened(&eu_etcd, &eu()).await;
+    let west = opened(&us_etcd, &us()).await;
+    east.set_export(&service("eu-only"), export("uid-e"))
+        .await
+        .unwrap();
+    for name in ["kept", "gone"] {
+        west.set_export(&service(name), export("uid-w"))
+            .await
+            .unwrap();
+    }
+    synced(&east).await;
+    synced(&west).await;
+    let mut there = Running::start(&eu(), &eu_etcd, &us_etcd, "a");
+    let mut back = Running::start(&us(), &us_etcd, &eu_etcd, "b");
+    there.copies().await;
+    back.copies().await;
+    until_equal(&eu_etcd, &us_etcd, "eu").await;
+    until_equal(&us_etcd, &eu_etcd, "us").await;
+
+    // The etcd of us is lost for longer than its sessions last elsewhere.
+    let reader = driven(eu_etcd.config(), &eu());
+    let mut view = View::new(reader.subscribe());
+    view.listed().await;
+    let eu_before = subtree(&eu_etcd, "eu").await;
+    us_etcd.member().part().kill().unwrap();
+    until_unheard(&eu_etcd, "us").await;
+    view.until(&us(), &RecordKey::Session, None).await;
+    assert!(
+        view.records.contains_key(&(us(), exported("gone"))),
+        "nothing is withdrawn by it"
+    );
+    assert_eq!(
+        subtree(&eu_etcd, "eu").await,
+        eu_before,
+        "eu goes on as it was"
+    );
+
+    // It comes back empty, and its own cluster no longer exports one of the services.
+    us_etcd.swap_data(|data| fs::remove_dir_all(data).unwrap());
+    until("the writer notices", || async {
+        west.list_exports(Selection::All).await.is_ok() && west.session().borrow().is_none()
+    })
+    .await;
+    west.open(opening("uid-of-west", "holder-1")).await.unwrap();
+    west.set_export(&service("kept"), export("uid-w"))
+        .await
+        .unwrap();
+    synced(&west).await;
+    view.until(&us(), &exported("gone"), None).await;
+    until_equal(&us_etcd, &eu_etcd, "us").await;
+    until_equal(&eu_etcd, &us_etcd, "eu").await;
+    for etcd in [&us_etcd, &eu_etcd] {
+        let keys = subtree(etcd, "us").await;
+        assert!(
+            !keys.iter().any(|(key, ..)| key.ends_with("/gone")),
+            "{keys:?}"
+        );
+    }
+
+    // One change in eu, then one in us: each is written once at the peer, and never at home.
+    let (eu_writes, us_writes) = (written(&there), written(&back));
+    east.set_export(&service("another"), export("uid-e"))
+        .await
+        .unwrap();
+    until_equal(&eu_etcd, &us_etcd, "eu").await;
+    west.unset_export(&service("kept")).await.unwrap();
+    until_equal(&us_etcd, &eu_etcd, "us").await;
+    assert_eq!(written(&there), (eu_writes.0 + 1, eu_writes.1));
+    assert_eq!(written(&back), (us_writes.0, us_writes.1 + 1));
+    assert_all_of(&subtree(&us_etcd, "eu").await, "east");
+    assert_all_of(&subtree(&eu_etcd, "us").await, "west");
+    there.stop().await;
+    back.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_comes_back_empty_gets_everything_again() {
+    let (eu_etcd, us_etcd) = (Server::alone(), Server::alone());
+    let east = opened(&eu_etcd, &eu()).await;
+    east.set_export(&service("checkout"), export("uid-1"))
+        .await
+        .unwrap();
+    synced(&east).await;
+    let mut running = Running::start(&eu(), &eu_etcd, &us_etcd, "a");
+    running.copies().await;
+    until_equal(&eu_etcd, &us_etcd, "eu").await;
+    let before = written(&running).0;
+    us_etcd.swap_data(|data| fs::remove_dir_all(data).unwrap());
+    until_equal(&eu_etcd, &us_etcd, "eu").await;
+    assert_eq!(before, 4, "owner, session, export, synced");
+    assert_eq!(written(&running).0, 2 * before);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_is_restored_from_a_backup_gets_what_it_lacks() {
+    let (eu_etcd, us_etcd) = (Server::alone(), Server::alone());
+    let east = opened(&eu_etcd, &eu()).await;
+    synced(&east).await;
+    let mut running = Running::start(&eu(), &eu_etcd, &us_etcd, "a");
+    running.copies().await;
+    until_equal(&eu_etcd, &us_etcd, "eu").await;
+    // The backup has the lock, under the lease that is still kept alive.
+    let backup = us_etcd.member().data_folder().with_extension("backup");
+    us_etcd.swap_data(|data| copy(data, &backup));
+    east.set_export(&service("checkout"), export("uid-1"))
+        .await
+        .unwrap();
+    until_equal(&eu_etcd, &us_etcd, "eu").await;
+    us_etcd.swap_data(|data| {
+        fs::remove_dir_all(data).unwrap();
+        fs::rename(&backup, data).unwrap();
+    });
+    until_equal(&eu_etcd, &us_etcd, "eu").await;
+    running.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_region_that_is_not_heard_lapses_at_the_peer_and_comes_back() {
     let (eu_etcd, us_etcd) = (Server::alone(), Server::alone());
@@ -253,14 +410,8 @@ async fn a_region_that_is_not_heard_lapses_at_the_peer_and_comes_back() {
     let mut view = View::new(reader.subscribe());
     view.listed().await;
     us_etcd.member().part().kill().unwrap();
-    tokio::time::timeout(Duration::from_secs(50), async {
-        while view.records.contains_key(&(us(), RecordKey::Session)) {
-            view.next().await;
-        }
-    })
-    .await
-    .ok();
-    assert!(!view.records.contains_key(&(us(), RecordKey::Session)));
+    until_unheard(&eu_etcd, "us").await;
+    view.until(&us(), &RecordKey::Session, None).await;
     assert!(view.records.contains_key(&(us(), exported("checkout"))));
     us_etcd.etcd.restart_all().unwrap();
     running.copies().await;

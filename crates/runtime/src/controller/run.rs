@@ -152,7 +152,7 @@ async fn name_of(server: &Server) -> Result<ClusterName, Refusal> {
 }
 
 /// A name for this process that no other has: the machine's, its process id and when it began.
-pub(super) fn identity() -> String {
+pub(crate) fn identity() -> String {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let (host, pid) = (host.trim(), std::process::id());
     format!("{host}_{pid}_{:x}", BootClock.since_boot().as_nanos())

@@ -37,10 +37,10 @@ fn encode(encoder: &mut DescriptorEncoder<'_>, counts: Counts) -> Encoded {
     let Counts {
         transactions,
         operations,
-        lists_at_start,
-        lists_behind,
-        lists_interrupted,
-        lists_at_regress,
+        lists_at_start: _,
+        lists_behind: _,
+        lists_interrupted: _,
+        lists_at_regress: _,
         watches_resumed,
         connections,
         regresses,
@@ -48,12 +48,7 @@ fn encode(encoder: &mut DescriptorEncoder<'_>, counts: Counts) -> Encoded {
     let help = "Listings of the whole registry, by cause";
     let kind = ConstCounter::new(0_u64).metric_type();
     let mut family = encoder.encode_descriptor("registry_lists", help, None, kind)?;
-    for (cause, count) in [
-        ("start", lists_at_start),
-        ("behind", lists_behind),
-        ("interrupted", lists_interrupted),
-        ("regress", lists_at_regress),
-    ] {
+    for (cause, count) in counts.lists() {
         ConstCounter::new(count).encode(family.encode_family(&[("cause", cause)])?)?;
     }
     for (name, help, count) in [
