@@ -13,6 +13,8 @@ mod faults;
 mod objects;
 #[path = "e2e_registry/sites.rs"]
 mod sites;
+#[path = "e2e_registry/visitors.rs"]
+mod visitors;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,7 +28,13 @@ use crate::sites::Sites;
 /// A test: its name, and what it does in a namespace of its own.
 type Test = (&'static str, fn(&mut Sites, &str) -> Result<()>);
 
-const TESTS: &[&[Test]] = &[objects::TESTS, claims::TESTS, absence::TESTS, faults::TESTS];
+const TESTS: &[&[Test]] = &[
+    objects::TESTS,
+    claims::TESTS,
+    absence::TESTS,
+    visitors::TESTS,
+    faults::TESTS,
+];
 
 type Shared = Arc<Mutex<Option<Sites>>>;
 

@@ -147,8 +147,22 @@ impl Sites {
         command
             .arg("--registry-password-file")
             .arg(self.password(name));
-        command.args(["--hold", &format!("{HOLD_SECS}s"), "--admin", "127.0.0.1:0"]);
         command.args(args);
+        self.run(on, command)
+    }
+
+    /// `tombolo up` on the cluster that has no controller, as the registry's root user.
+    pub(crate) fn visit(&mut self, args: &[&str]) -> Result<()> {
+        let mut command = tombolo(&["up", &format!("context:{OTHER}"), "--kubeconfig"]);
+        command.arg(self.cluster(OTHER).kubeconfig_file());
+        command.args(["--registry", &self.etcd.endpoints().join(",")]);
+        command.args(["--registry-user", "root", "--registry-password-file"]);
+        command.arg(self.password("root")).args(args);
+        self.run(OTHER, command)
+    }
+
+    fn run(&mut self, on: &'static str, mut command: Command) -> Result<()> {
+        command.args(["--hold", &format!("{HOLD_SECS}s"), "--admin", "127.0.0.1:0"]);
         let started = self.controllers.get(on).map_or(0, |c| c.started) + 1;
         let part = self
             .testbed

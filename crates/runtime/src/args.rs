@@ -5,13 +5,19 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::controller::settings::{AccessArgs, AdminArgs, ControllerArgs, LeaseArgs, ResourceArgs};
+use crate::clusterset::Joining;
+use crate::controller::settings::{
+    AccessArgs, AdminArgs, ControllerArgs, HoldArgs, LeaseArgs, ResourceArgs,
+};
+use crate::controller::take_over;
 use crate::dns::settings::DnsArgs;
 use crate::dns_stub::DnsStubArgs;
+use crate::input::Refusal;
 use crate::membership::{MemberArgs, OutArgs};
-use crate::registry::RegistryCommandArgs;
+use crate::registry::{RegistryArgs, RegistryCommandArgs};
 use crate::replicator::ReplicatorArgs;
 use crate::rules::RuleArgs;
+use crate::shared::Shared;
 use crate::zones::ZoneArgs;
 
 /// Joins Kubernetes clusters into one clusterset.
@@ -83,7 +89,8 @@ pub(crate) struct PlanArgs {
 ///
 /// With directories: watches the files, shows what each cluster holds as they change, and answers
 /// DNS queries for each cluster on a local port. With context:NAME of a kubeconfig: joins these
-/// clusters as controllers of theirs would. Ctrl-C ends it.
+/// clusters as controllers of theirs would. With --registry, all of them join the clusterset that
+/// meets there; with --read-only they only look on. Ctrl-C ends it.
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
     #[command(flatten)]
@@ -112,6 +119,9 @@ pub(crate) struct UpArgs {
     pub(crate) clean: bool,
 
     #[command(flatten)]
+    pub(crate) join: JoinArgs,
+
+    #[command(flatten)]
     pub(crate) lease: LeaseArgs,
 
     #[command(flatten)]
@@ -119,6 +129,28 @@ pub(crate) struct UpArgs {
 
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
+}
+
+/// A real clusterset that the clusters of this process are a part of.
+///
+/// It has to be on the command line: a registry that only the environment names is not joined.
+#[derive(Debug, Args)]
+pub(crate) struct JoinArgs {
+    /// With --registry: write nothing there. The clusters import what the clusterset has; what
+    /// they export stays with each of them.
+    #[arg(long)]
+    pub(crate) read_only: bool,
+
+    /// With --registry: take the names of the clusters from those that have them there, or come
+    /// back after leaving for good.
+    #[arg(long, conflicts_with = "read_only")]
+    pub(crate) take_over: bool,
+
+    #[command(flatten)]
+    pub(crate) registry: RegistryArgs,
+
+    #[command(flatten)]
+    pub(crate) hold: HoldArgs,
 }
 
 /// The CRDs of the Multi-Cluster Services API.
@@ -173,6 +205,16 @@ pub(crate) struct SourceArgs {
 
     #[command(flatten)]
     pub(crate) rules: RuleArgs,
+}
+
+impl JoinArgs {
+    /// What the clusters join, and what they do there.
+    pub(crate) fn joining(&self) -> Result<Joining, Refusal> {
+        Ok(Joining {
+            shared: Shared::of(&self.registry)?,
+            publishes: (!self.read_only).then(|| take_over(self.take_over)),
+        })
+    }
 }
 
 /// Forms of output.

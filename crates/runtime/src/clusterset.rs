@@ -8,40 +8,47 @@
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use futures::stream::BoxStream;
-use futures::{FutureExt as _, StreamExt as _};
+use futures::FutureExt as _;
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::{BoxStream, FuturesUnordered};
 use jiff::Timestamp;
 use tombolo_cluster::convert::Rejected;
 use tombolo_cluster::manifest::{Change, Manifests};
 use tombolo_cluster::store::{KINDS, Pool, Store};
 use tombolo_dns::Zones;
 use tombolo_model::engine::Engine;
-use tombolo_model::fleet::{Fleet, FleetInput};
-use tombolo_model::io::{
-    Action, Effect, Event, Input, Outcome, REASON_ADDRESS_CHANGED, RecordWrite, Refusal,
-    RefusalKind, Source,
-};
+use tombolo_model::io::{Action, Effect, Event, Input, REASON_ADDRESS_CHANGED};
 use tombolo_model::merge::Merged;
-use tombolo_model::names::{ClusterName, NameError, Region, ServiceKey};
+use tombolo_model::names::{ClusterName, ServiceKey};
 use tombolo_model::object::{Kind, Object, ObjectRef, SliceObject};
-use tombolo_model::record::{Origin, Owner, RecordKey};
+use tombolo_model::record::RecordKey;
 use tombolo_model::service::IpFamily;
+use tombolo_registry::any::AnyRegistry;
 use tombolo_registry::error::Error;
-use tombolo_registry::event::{Event as Told, State};
-use tombolo_registry::key::Layout;
-use tombolo_registry::memory::{MemoryRegistry, MemoryStore};
-use tombolo_registry::registry::{REGION_DEFAULT, Registry as _};
-use tombolo_registry::session::{Claim, NewSession, Opening, TakeOver};
+use tombolo_registry::event::Event as Told;
+use tombolo_registry::registry::Registry as _;
+use tombolo_registry::session::SessionEnd;
 
-use crate::input::{Setup, chain};
+use self::session::Session;
+use crate::input::{Refusal, Setup};
+use crate::lane::{Done, Lane, PUBLISH_MAX, publish};
 use crate::names::Names;
 use crate::question::{QueryView, Question};
+use crate::reader::{Audience, Reader};
 use crate::view::{
     self, ClusterView, EndpointCount, ErrorView, ExportView, ImportView, View, WarningView,
 };
+
+mod session;
+
+pub(crate) use self::session::Joining;
 
 /// More rounds than any change needs; one more means that two clusters undo each other's work.
 const ROUNDS_MAX: usize = 10_000;
@@ -49,17 +56,6 @@ const ROUNDS_MAX: usize = 10_000;
 /// Why a clusterset cannot run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClustersetError {
-    /// The registry refused a session.
-    #[error("cluster {cluster} cannot write the registry")]
-    Open {
-        /// Which one.
-        cluster: ClusterName,
-        /// Why.
-        source: Error,
-    },
-    /// The default region is no region.
-    #[error("the registry cannot be laid out")]
-    Region(#[source] NameError),
     /// It never comes to rest.
     #[error("the clusterset does not settle after {ROUNDS_MAX} rounds; please report this input")]
     Unsettled,
@@ -69,7 +65,11 @@ pub(crate) enum ClustersetError {
 pub(crate) struct Clusterset {
     members: BTreeMap<ClusterName, Member>,
     subscription: BoxStream<'static, Told>,
-    fleet: Fleet,
+    reader: Reader,
+    /// The registries' own work.
+    background: FuturesUnordered<BoxFuture<'static, ()>>,
+    /// Whether others are in it, who are not waited for.
+    is_of_others: bool,
 }
 
 /// One cluster.
@@ -81,7 +81,10 @@ struct Member {
     rejected: BTreeMap<ObjectRef, Rejected>,
     store: Store,
     engine: Engine,
-    registry: MemoryRegistry,
+    registry: Arc<AnyRegistry>,
+    session: Session,
+    /// Writes to the registry.
+    records: Lane,
     /// `None` where nobody asks for any.
     names: Option<Names>,
     inputs: VecDeque<Input>,
@@ -95,62 +98,54 @@ impl Clusterset {
         clusters: &BTreeMap<ClusterName, Vec<IpFamily>>,
         zones: Option<&Zones>,
         now: Timestamp,
-    ) -> Result<Self, ClustersetError> {
-        let registry = MemoryStore::new(Layout::default());
-        Self::beside(&registry, setup, clusters, zones, now).await
+    ) -> Result<Self, Refusal> {
+        let joining = Joining::alone();
+        Self::joined(&joining, setup, clusters, zones, now).await
     }
 
-    /// The same in a registry that others of this process write too.
-    pub(crate) async fn beside(
-        registry: &Arc<MemoryStore>,
+    /// The same in a registry that others write too.
+    pub(crate) async fn joined(
+        joining: &Joining,
         setup: &Setup,
         clusters: &BTreeMap<ClusterName, Vec<IpFamily>>,
         zones: Option<&Zones>,
         now: Timestamp,
-    ) -> Result<Self, ClustersetError> {
-        let region = Region::try_new(REGION_DEFAULT).map_err(ClustersetError::Region)?;
+    ) -> Result<Self, Refusal> {
         let pool = Pool::default();
         let mut members = BTreeMap::new();
+        let mut background = FuturesUnordered::new();
         for (cluster, families) in clusters {
             let store =
                 Store::new(cluster.clone(), families.clone(), &setup.vips).with_pool(pool.clone());
-            let origin = Origin {
-                region: region.clone(),
-                cluster: cluster.clone(),
-            };
-            let registry = registry.registry(origin);
-            let epoch = registry
-                .open(opening(cluster, &store, now))
-                .await
-                .map_err(|source| ClustersetError::Open {
-                    cluster: cluster.clone(),
-                    source,
-                })?;
+            let registry = Arc::new(joining.shared.registry(cluster.clone())?);
             let mut inputs: VecDeque<Input> =
                 KINDS.iter().flat_map(|kind| store.list(*kind)).collect();
             inputs.push_back(Input::Families(families.clone()));
-            inputs.push_back(Input::Session(Some(epoch)));
-            let engine = Engine::new(setup.rules.config(cluster.clone()));
-            let manifests = Manifests::default();
-            members.insert(
-                cluster.clone(),
-                Member {
-                    manifests,
-                    has_published: false,
-                    rejected: BTreeMap::new(),
-                    store,
-                    engine,
-                    registry,
-                    names: zones.map(|zones| Names::new(zones.clone(), now)),
-                    inputs,
-                },
-            );
+            let directory = setup.clusters.get(cluster);
+            let directory = directory.map(PathBuf::as_path);
+            let (session, work) = joining.session(&registry, &store, directory, now).await?;
+            inputs.extend(session.epoch().map(|epoch| Input::Session(Some(epoch))));
+            background.extend(work);
+            let member = Member {
+                manifests: Manifests::default(),
+                has_published: false,
+                rejected: BTreeMap::new(),
+                store,
+                engine: Engine::new(setup.rules.config(cluster.clone())),
+                registry,
+                session,
+                records: Lane::new(PUBLISH_MAX),
+                names: zones.map(|zones| Names::new(zones.clone(), now)),
+                inputs,
+            };
+            members.insert(cluster.clone(), member);
         }
-        let subscription = registry.subscribe();
         Ok(Self {
             members,
-            subscription,
-            fleet: Fleet::default(),
+            subscription: joining.shared.subscribe()?,
+            reader: Reader::default(),
+            background,
+            is_of_others: joining.shared.is_of_others(),
         })
     }
 
@@ -178,6 +173,7 @@ impl Clusterset {
             {
                 let input = member.store.set_families(families.clone());
                 member.inputs.push_back(input);
+                member.session.network_changed(&member.store);
                 // The defaults of Services are others now.
                 let manifests = std::mem::take(&mut member.manifests);
                 member.set_manifests(&manifests, now);
@@ -186,12 +182,12 @@ impl Clusterset {
     }
 
     /// Runs all engines until nothing is left to do at this time.
-    pub(crate) async fn settle(&mut self, now: Timestamp) -> Result<(), ClustersetError> {
+    pub(crate) fn settle(&mut self, now: Timestamp) -> Result<(), ClustersetError> {
         for _ in 0..ROUNDS_MAX {
             self.pump();
             let mut is_quiet = true;
             for member in self.members.values_mut() {
-                is_quiet &= !member.settle(now).await?;
+                is_quiet &= !member.settle(now)?;
             }
             if is_quiet {
                 for names in self.members.values_mut().filter_map(|m| m.names.as_mut()) {
@@ -203,12 +199,54 @@ impl Clusterset {
         Err(ClustersetError::Unsettled)
     }
 
-    /// Waits until somebody else has changed the registry.
+    /// Waits until the registry says something, or has done what it was asked.
     pub(crate) async fn changed(&mut self) {
-        match self.subscription.next().await {
-            Some(event) => self.take(event),
-            None => std::future::pending().await,
+        poll_fn(|cx| self.poll(cx)).await;
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // They end when their registry is closed.
+        while self.background.poll_next_unpin(cx) == Poll::Ready(Some(())) {}
+        let mut is_news = false;
+        for member in self.members.values_mut() {
+            is_news |= member.poll(cx);
         }
+        if let Poll::Ready(Some(event)) = self.subscription.poll_next_unpin(cx) {
+            self.take(event);
+            is_news = true;
+        }
+        if is_news {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// Waits until all that is in the registry was listed once.
+    pub(crate) async fn listed(&mut self) {
+        while !self.reader.has_listed() {
+            self.changed().await;
+        }
+    }
+
+    /// What is amiss between the clusters and their registry.
+    pub(crate) fn problems(&self) -> Vec<ErrorView> {
+        let silent = "the registry is not heard: what is imported stays as it is";
+        let silent = self.reader.is_silent().then_some(silent);
+        let silent = silent.map(|problem| ErrorView::of(&"--registry", problem));
+        let refused = self.members.iter().filter_map(|(name, member)| {
+            let problem = member.session.problem()?;
+            Some(ErrorView::of(name, &format!("not published: {problem}")))
+        });
+        silent.into_iter().chain(refused).collect()
+    }
+
+    /// Ends the sessions.
+    pub(crate) async fn close(&self) -> Result<(), Error> {
+        for member in self.members.values() {
+            Box::pin(member.registry.close(SessionEnd::Revoke)).await?;
+        }
+        Ok(())
     }
 
     /// When an engine wants to run again, if nothing happens before.
@@ -251,70 +289,30 @@ impl Clusterset {
 
     /// What the registry has changed, told to all clusters.
     fn pump(&mut self) {
-        while let Some(Some(event)) = self.subscription.next().now_or_never() {
-            self.take(event);
-        }
+        while self.changed().now_or_never().is_some() {}
         // An import that is there already must not be judged by a part of its exporters.
-        if !self.members.values().all(|member| member.has_published) {
+        let all_published = self.members.values().all(|member| member.has_published);
+        if !all_published && !self.is_of_others {
             return;
         }
-        let inputs = self.fleet.drain();
+        let inputs = self.reader.drain();
         for member in self.members.values_mut() {
             member.inputs.extend(inputs.iter().cloned());
         }
     }
 
     fn take(&mut self, event: Told) {
-        let own = Source::OwnRecords;
-        match event {
-            Told::ListBegan(_) => {
-                self.fleet.observe(FleetInput::ListBegan);
-                self.tell_all(&Input::ListBegan(own));
-            }
-            Told::ListEnded { revision } => {
-                self.fleet.observe(FleetInput::ListEnded);
-                let revision = revision.to_string().into();
-                self.tell_all(&Input::ListEnded {
-                    source: own,
-                    revision,
-                });
-            }
-            Told::Record {
-                origin,
-                key,
-                state,
-                revision,
-            } => {
-                let record = match state {
-                    State::Present(record) => Some(record),
-                    State::Gone => None,
-                    State::Rejected(_) => {
-                        return self.fleet.observe(FleetInput::Unreadable { origin, key });
-                    }
-                };
-                if let Some(member) = self.members.get_mut(&origin.cluster) {
-                    member.has_published |= key == RecordKey::Synced;
-                    let (key, record) = (key.clone(), record.clone());
-                    member.inputs.push_back(Input::OwnRecord {
-                        key,
-                        record,
-                        revision,
-                    });
-                }
-                self.fleet.observe(FleetInput::Record {
-                    origin,
-                    key,
-                    record,
-                });
-            }
-            // Nobody is granted or drained here, and nothing else writes.
-            Told::Member { .. } | Told::Settings { .. } | Told::Heard(_) | Told::Stray { .. } => {}
-        }
-    }
-
-    fn tell_all(&mut self, input: &Input) {
+        let Some((audience, input)) = self.reader.take(event) else {
+            return;
+        };
         for member in self.members.values_mut() {
-            member.inputs.push_back(input.clone());
+            let is_told = match &audience {
+                Audience::Everyone => true,
+                Audience::Cluster(origin) => member.registry.origin() == origin,
+            };
+            if is_told {
+                member.learn(input.clone());
+            }
         }
     }
 
@@ -399,11 +397,33 @@ impl Member {
         self.manifests = manifests.clone();
     }
 
+    fn learn(&mut self, input: Input) {
+        if let Input::OwnRecord { key, .. } = &input {
+            self.has_published |= *key == RecordKey::Synced;
+        }
+        self.inputs.push_back(input);
+    }
+
+    /// Takes in what has come about; says whether there was anything.
+    fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        let before = self.inputs.len();
+        while let Poll::Ready(Some(done)) = self.records.running.poll_next_unpin(cx) {
+            self.ended(done);
+        }
+        self.inputs.extend(self.session.poll(cx));
+        self.inputs.len() > before
+    }
+
+    fn ended(&mut self, done: Done) {
+        let Done { id, outcome, .. } = done;
+        self.inputs.push_back(Input::Outcome { id, outcome });
+    }
+
     /// Lets the engine do all that it can by itself; says whether there was anything. One cluster
     /// after the other, so that not all of them have their writes under way at the same time.
-    async fn settle(&mut self, now: Timestamp) -> Result<bool, ClustersetError> {
+    fn settle(&mut self, now: Timestamp) -> Result<bool, ClustersetError> {
         for round in 0..ROUNDS_MAX {
-            if !self.run(now).await {
+            if !self.run(now) {
                 return Ok(round > 0);
             }
         }
@@ -411,7 +431,7 @@ impl Member {
     }
 
     /// Lets the engine do what there is to do now; says whether there was anything.
-    async fn run(&mut self, now: Timestamp) -> bool {
+    fn run(&mut self, now: Timestamp) -> bool {
         let is_due = self.engine.next_due().is_some_and(|at| at <= now);
         if self.inputs.is_empty() && !is_due {
             return false;
@@ -422,21 +442,34 @@ impl Member {
             }
             self.engine.observe(now, input);
         }
-        for Action { id, effect } in self.engine.act(now) {
-            let outcome = match effect {
-                Effect::Publish { .. } | Effect::Synced(_) | Effect::Report(_) => {
-                    let writes = effect.into_records().unwrap_or_default();
-                    Some(self.publish(writes).await)
+        for action in self.engine.act(now) {
+            let Action { id, effect } = action;
+            match effect {
+                effect @ (Effect::Publish { .. } | Effect::Synced(_) | Effect::Report(_)) => {
+                    self.records.waiting.push_back(Action { id, effect });
                 }
-                effect => self.store.execute(&effect, now).map(|reply| {
-                    self.inputs.extend(reply.changes);
-                    reply.outcome
-                }),
-            };
-            self.inputs
-                .extend(outcome.map(|outcome| Input::Outcome { id, outcome }));
+                effect => {
+                    if let Some(reply) = self.store.execute(&effect, now) {
+                        self.inputs.extend(reply.changes);
+                        let outcome = reply.outcome;
+                        self.inputs.push_back(Input::Outcome { id, outcome });
+                    }
+                }
+            }
         }
+        self.publish();
         true
+    }
+
+    /// Writes to the registry; what is done at once is, as in memory.
+    fn publish(&mut self) {
+        loop {
+            self.records.start(|action| publish(&self.registry, action));
+            match self.records.ended() {
+                Some(done) => self.ended(done),
+                None => return,
+            }
+        }
     }
 
     /// The imports that had to change their address, as far as they are there.
@@ -450,17 +483,6 @@ impl Member {
             .collect();
         let told = last.into_values();
         told.map(|event| (event.about.clone(), event.reason, event.message.to_string()))
-    }
-
-    async fn publish(&self, writes: Vec<RecordWrite>) -> Outcome {
-        match self.registry.apply(writes).await {
-            Ok(revision) => Outcome::Published(revision),
-            Err(error) if error.may_have_written() => Outcome::Unknown(chain(&error).into()),
-            Err(error) => Outcome::Refused(Refusal {
-                kind: RefusalKind::Other,
-                message: chain(&error).into(),
-            }),
-        }
     }
 
     fn view(&self, name: &ClusterName) -> ClusterView {
@@ -520,23 +542,4 @@ fn count(slice: &SliceObject, counts: &mut BTreeMap<ServiceKey, EndpointCount>) 
         .iter()
         .filter(|e| e.conditions.ready)
         .count();
-}
-
-/// The session of a cluster that has no other process.
-fn opening(cluster: &ClusterName, store: &Store, now: Timestamp) -> Opening {
-    Opening {
-        owner: Owner {
-            uid: cluster.as_str().into(),
-        },
-        session: NewSession {
-            holder: "tombolo".into(),
-            started: now,
-            software: env!("CARGO_PKG_VERSION").into(),
-            families: store.families().to_vec(),
-            service_cidrs: store.service_cidrs(),
-            blind_since: None,
-        },
-        claim: Claim::Leader,
-        take_over: TakeOver::Refuse,
-    }
 }

@@ -13,13 +13,13 @@
 //! at once.
 
 mod hub;
-mod instance;
+pub(crate) mod instance;
 mod run;
-mod session;
+pub(crate) mod session;
 pub(crate) mod settings;
 mod shell;
 pub(crate) mod status;
 mod up;
 
-pub(crate) use run::{identity, run, serve, told_to_stop};
+pub(crate) use run::{identity, run, serve, take_over, told_to_stop};
 pub(crate) use up::run as run_up;

@@ -16,6 +16,7 @@ mod dns;
 mod dns_stub;
 mod exit;
 mod input;
+mod lane;
 mod live;
 mod logging;
 mod membership;
@@ -25,10 +26,12 @@ mod options;
 mod plan;
 mod print;
 mod question;
+mod reader;
 mod registry;
 mod replicator;
 mod rules;
 mod screen;
+mod shared;
 mod supervisor;
 mod table;
 mod up;
@@ -48,7 +51,7 @@ pub use crate::exit::Exit;
 pub fn run() -> ExitCode {
     let parsed = Cli::command().try_get_matches();
     let parsed = parsed.and_then(|m| Cli::from_arg_matches(&m).map(|cli| (cli, m)));
-    let (cli, matches) = match parsed {
+    let (mut cli, matches) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
             let is_asked = !error.use_stderr();
@@ -64,6 +67,7 @@ pub fn run() -> ExitCode {
     if let Err(refusal) = options::check(&cli.command, &matches) {
         return refused(refusal);
     }
+    options::ignore_registry_of_environment(&mut cli.command, &matches);
     let threads = match &cli.command {
         Command::Dns(args) => args.threads(),
         // One reads while another decides; more would only idle.
@@ -93,7 +97,7 @@ pub fn run() -> ExitCode {
         match cli.command {
             Command::Plan(args) => plan::run(*args).await,
             Command::Up(args) if args.sources.sources.iter().any(|s| context_of(s).is_some()) => {
-                controller::run_up(*args).await
+                Box::pin(controller::run_up(*args)).await
             }
             Command::Up(args) => up::run(*args).await,
             Command::Controller(args) => controller::run(*args).await,

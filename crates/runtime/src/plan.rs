@@ -140,14 +140,12 @@ async fn settled(
 ) -> Result<Clusterset, Refusal> {
     let failed = |error: ClustersetError| Refusal::failed(chain(&error));
     let first = states.first().cloned().unwrap_or_default();
-    let mut clusterset = Clusterset::new(setup, &setup.families(&first), zones, now)
-        .await
-        .map_err(failed)?;
+    let mut clusterset = Clusterset::new(setup, &setup.families(&first), zones, now).await?;
     for state in states {
         for (cluster, manifests) in state {
             clusterset.set_manifests(cluster, manifests, now);
         }
-        clusterset.settle(now).await.map_err(failed)?;
+        clusterset.settle(now).map_err(failed)?;
     }
     Ok(clusterset)
 }

@@ -7,6 +7,8 @@ use tombolo_model::config::{Config, SliceMode};
 use tombolo_model::names::{ClusterName, DerivedNaming};
 use tombolo_model::selector::Selector;
 
+use crate::controller::settings::HoldArgs;
+
 /// What takes part and how.
 #[derive(Debug, Args)]
 pub(crate) struct RuleArgs {
@@ -75,6 +77,8 @@ pub(crate) struct Rules {
     slices: SliceMode,
     naming: DerivedNaming,
     foreign_slice_managers: Vec<Arc<str>>,
+    /// What becomes of clusters that are not heard of, where there can be any.
+    hold: Option<HoldArgs>,
 }
 
 impl TryFrom<&RuleArgs> for Rules {
@@ -107,11 +111,19 @@ impl TryFrom<&RuleArgs> for Rules {
                 NamesArg::Suffix => DerivedNaming::Suffix,
             },
             foreign_slice_managers: foreign_slices.iter().map(|m| m.as_str().into()).collect(),
+            hold: None,
         })
     }
 }
 
 impl Rules {
+    /// The same where clusters may be not heard of.
+    #[must_use]
+    pub(crate) fn with_hold(self, hold: HoldArgs) -> Self {
+        let hold = Some(hold);
+        Self { hold, ..self }
+    }
+
     /// The configuration of a cluster's engine.
     pub(crate) fn config(&self, cluster: ClusterName) -> Config {
         let Self {
@@ -120,14 +132,19 @@ impl Rules {
             slices,
             naming,
             foreign_slice_managers,
+            hold,
         } = self.clone();
+        let mut config = Config::new(cluster);
+        if let Some(HoldArgs { hold, keep_last }) = hold {
+            (config.hold, config.keep_last) = (hold, keep_last);
+        }
         Config {
             namespaces,
             global_by_default,
             slices,
             naming,
             foreign_slice_managers,
-            ..Config::new(cluster)
+            ..config
         }
     }
 }

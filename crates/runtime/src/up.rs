@@ -1,22 +1,20 @@
 //! `tombolo up`: a whole clusterset in this process, watching its files.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::timeout;
 use tombolo_cluster::convert::Strings;
 use tombolo_cluster::manifest::{Manifests, Problem, Tree};
 use tombolo_cluster::output::Output;
 use tombolo_cluster::watch::Watch;
 use tombolo_model::names::ClusterName;
-use tombolo_registry::key::Layout;
-use tombolo_registry::memory::MemoryStore;
 
 use crate::args::{Format, UpArgs};
 use crate::clock;
-use crate::clusterset::Clusterset;
+use crate::clusterset::{Clusterset, Joining};
 use crate::exit::Exit;
 use crate::input::{Refusal, Setup, chain, error_view};
 use crate::print;
@@ -26,14 +24,18 @@ use crate::view::{ErrorView, View};
 
 mod dns;
 
+/// How long it may take until a registry was read: a large one takes seconds.
+const LISTED_WITHIN: Duration = Duration::from_secs(30);
+
 /// How often it is looked for new directories.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Runs the command.
 pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
-    let setup = Setup::try_from(&args.sources)?;
-    let registry = MemoryStore::new(Layout::default());
-    let directories = Directories::open(&args, setup, &registry).await?;
+    let mut setup = Setup::try_from(&args.sources)?;
+    setup.rules = setup.rules.with_hold(args.join.hold);
+    let joining = args.join.joining()?;
+    let directories = Directories::open(&args, setup, &joining).await?;
     if args.once {
         let view = directories.up.view();
         for error in &view.errors {
@@ -53,6 +55,31 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
 pub(crate) struct Directories {
     up: Up,
     watch: Watch,
+    /// Where it is listened for already.
+    stop: Option<Stop>,
+}
+
+/// What tells the process to end.
+struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stop {
+    fn listen() -> Result<Self, Refusal> {
+        let listen = |kind| signal(kind).map_err(|error| Refusal::failed(chain(&error)));
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
+    }
+
+    async fn told(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
 }
 
 impl Directories {
@@ -60,31 +87,42 @@ impl Directories {
     pub(crate) async fn open(
         args: &UpArgs,
         setup: Setup,
-        registry: &Arc<MemoryStore>,
+        joining: &Joining,
     ) -> Result<Self, Refusal> {
         // Watched before they are read: a change in between is told, not lost.
         let directories: Vec<PathBuf> = setup.clusters.values().cloned().collect();
         let watch = Watch::new(&directories);
-        let mut up = Up::start(setup, clock::now(), registry).await?;
+        let mut up = Up::start(setup, clock::now(), joining).await?;
+        let mut stop = None;
+        if joining.shared.is_of_others() {
+            // From now on there are sessions to be ended.
+            up.listed(stop.insert(Stop::listen()?)).await?;
+        }
         // Only now, as an input that cannot be read leaves no trace.
         let output = args.sources.out.as_deref().map(Output::open).transpose();
         let output = output.map_err(|error| Refusal::failed(chain(&error)))?;
         up.output = output;
-        up.settle(clock::now()).await?;
+        up.settle(clock::now())?;
         match up.output_problem.take() {
             Some(problem) => Err(Refusal::failed(problem)),
-            None => Ok(Self { up, watch }),
+            None => Ok(Self { up, watch, stop }),
         }
     }
 
     /// Follows them until the process is told to end.
     pub(crate) async fn run(self, args: &UpArgs) -> Result<Exit, Refusal> {
-        let Self { mut up, watch } = self;
+        let Self {
+            mut up,
+            watch,
+            stop,
+        } = self;
         if !args.no_dns {
             up.servers = Servers::start(args.dns, up.clusterset.names())?;
         }
-        let ended = up.watch(watch).await;
+        let stop = stop.map_or_else(Stop::listen, Ok)?;
+        let ended = up.watch(watch, stop).await;
         up.servers.stop().await;
+        up.close().await;
         ended
     }
 }
@@ -118,7 +156,7 @@ impl Up {
     pub(crate) async fn start(
         setup: Setup,
         now: Timestamp,
-        registry: &Arc<MemoryStore>,
+        joining: &Joining,
     ) -> Result<Self, Refusal> {
         let mut strings = Strings::default();
         let mut sources = Vec::new();
@@ -147,9 +185,7 @@ impl Up {
             .map(|source| (&source.cluster, &source.manifests));
         let families = setup.families(states);
         let zones = Some(&setup.zones);
-        let mut clusterset = Clusterset::beside(registry, &setup, &families, zones, now)
-            .await
-            .map_err(|error| Refusal::failed(chain(&error)))?;
+        let mut clusterset = Clusterset::joined(joining, &setup, &families, zones, now).await?;
         for source in &sources {
             clusterset.set_manifests(&source.cluster, &source.manifests, now);
         }
@@ -165,13 +201,35 @@ impl Up {
         })
     }
 
+    /// Waits until the registry is known: what it holds must not seem to be gone.
+    async fn listed(&mut self, stop: &mut Stop) -> Result<(), Refusal> {
+        let refusal = tokio::select! {
+            biased;
+            () = stop.told() => Refusal {
+                exit: Exit::Well,
+                messages: vec!["ended before everything was read".to_owned()],
+            },
+            listed = timeout(LISTED_WITHIN, self.clusterset.listed()) => {
+                if listed.is_ok() {
+                    return Ok(());
+                }
+                let seconds = LISTED_WITHIN.as_secs();
+                Refusal::failed(format!("--registry: not read within {seconds} s"))
+            }
+        };
+        self.close().await;
+        Err(refusal)
+    }
+
+    /// Ends the sessions.
+    async fn close(&self) {
+        if let Err(error) = self.clusterset.close().await {
+            print::complain(&format!("the registry: {}", chain(&error)));
+        }
+    }
+
     /// Runs until it is told to end.
-    async fn watch(&mut self, mut watch: Watch) -> Result<Exit, Refusal> {
-        let stop = |kind| signal(kind).map_err(|error| Refusal::failed(chain(&error)));
-        let (mut interrupt, mut terminate) = (
-            stop(SignalKind::interrupt())?,
-            stop(SignalKind::terminate())?,
-        );
+    async fn watch(&mut self, mut watch: Watch, mut stop: Stop) -> Result<Exit, Refusal> {
         let mut screen = Screen::of_stdout();
         let printed = |result: Result<(), print::PrintError>| {
             result.map_err(|error| Refusal::failed(chain(&error)))
@@ -183,8 +241,7 @@ impl Up {
             let look_again = self.is_unsettled();
             tokio::select! {
                 biased;
-                _ = interrupt.recv() => break,
-                _ = terminate.recv() => break,
+                () = stop.told() => break,
                 failure = self.servers.failed() => return Err(failure),
                 changed = watch.changed(look_again) => self.rescan(&changed, clock::now()),
                 () = sleep_until(self.clusterset.next_due()) => {}
@@ -194,7 +251,7 @@ impl Up {
                     continue;
                 }
             }
-            self.settle(clock::now()).await?;
+            self.settle(clock::now())?;
         }
         printed(screen.close())?;
         print::complain("ended; nothing was left behind but what --out wrote");
@@ -232,8 +289,8 @@ impl Up {
     }
 
     /// Brings everything in order, and writes it out.
-    pub(crate) async fn settle(&mut self, now: Timestamp) -> Result<(), Refusal> {
-        let settled = self.clusterset.settle(now).await;
+    pub(crate) fn settle(&mut self, now: Timestamp) -> Result<(), Refusal> {
+        let settled = self.clusterset.settle(now);
         settled.map_err(|error| Refusal::failed(chain(&error)))?;
         if let Some(output) = &mut self.output {
             let stores: Vec<_> = self.clusterset.stores().collect();
@@ -255,6 +312,7 @@ impl Up {
                 .map(|problem| error_view(&source.cluster, problem));
             view.errors.extend(errors);
         }
+        view.errors.extend(self.clusterset.problems());
         let problem = self.output_problem.iter();
         let problem = problem.map(|problem| ErrorView::of(&"--out", problem));
         view.errors.extend(problem);

@@ -11,11 +11,13 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry as Metrics;
 use tokio::sync::mpsc;
 use tombolo_cluster::api::Report;
-use tombolo_model::fleet::{Fleet, FleetInput, Rule};
-use tombolo_model::io::{Input, Source};
+use tombolo_model::fleet::{Fleet, Rule};
+use tombolo_model::io::Input;
 use tombolo_model::record::Origin;
-use tombolo_registry::event::{Event, State};
+use tombolo_registry::event::Event;
 use tracing::warn;
+
+use crate::reader::{Audience, Reader};
 
 /// Changes that are told at once: enough that a burst is planned once, few enough that a listing
 /// does not hold the shells up.
@@ -85,8 +87,7 @@ pub(crate) async fn run(
     listeners: Vec<Listener>,
     refusals: Refusals,
 ) {
-    let mut fleet = Fleet::default();
-    let mut revision = 0;
+    let mut reader = Reader::default();
     let mut all: Vec<Waiting> = listeners
         .into_iter()
         .map(|listener| Waiting {
@@ -95,21 +96,15 @@ pub(crate) async fn run(
         })
         .collect();
     while let Some(event) = events.next().await {
-        revision = revision.max(event.revision().unwrap_or(0));
-        take(event, &mut fleet, &mut all);
+        take(event, &mut reader, &mut all);
         for _ in 1..BATCH_MAX {
             let Some(Some(event)) = events.next().now_or_never() else {
                 break;
             };
-            revision = revision.max(event.revision().unwrap_or(0));
-            take(event, &mut fleet, &mut all);
+            take(event, &mut reader, &mut all);
         }
-        let mut common = fleet.drain();
-        refusals.note(&mut fleet);
-        // Nobody is woken for it.
-        if !common.is_empty() {
-            common.push(Input::Revision(revision));
-        }
+        let common = reader.drain();
+        refusals.note(&mut reader.fleet);
         for Waiting { listener, inputs } in &mut all {
             let mut inputs = std::mem::take(inputs);
             inputs.extend(common.iter().cloned());
@@ -121,74 +116,17 @@ pub(crate) async fn run(
     }
 }
 
-fn take(event: Event, fleet: &mut Fleet, all: &mut [Waiting]) {
-    let own = Source::OwnRecords;
-    match event {
-        Event::ListBegan(_) => {
-            fleet.observe(FleetInput::ListBegan);
-            tell_all(all, &Input::ListBegan(own));
-        }
-        Event::ListEnded { revision } => {
-            fleet.observe(FleetInput::ListEnded);
-            let revision = revision.to_string().into();
-            tell_all(
-                all,
-                &Input::ListEnded {
-                    source: own,
-                    revision,
-                },
-            );
-        }
-        Event::Record {
-            origin,
-            key,
-            state,
-            revision,
-        } => {
-            let record = match state {
-                State::Present(record) => Some(record),
-                State::Gone => None,
-                State::Rejected(rejection) => {
-                    warn!(cluster = %origin.cluster, reason = %rejection.reason, "record refused");
-                    return fleet.observe(FleetInput::Unreadable { origin, key });
-                }
-            };
-            for waiting in all.iter_mut().filter(|w| w.listener.origin == origin) {
-                waiting.inputs.push(Input::OwnRecord {
-                    key: key.clone(),
-                    record: record.clone(),
-                    revision,
-                });
-            }
-            fleet.observe(FleetInput::Record {
-                origin,
-                key,
-                record,
-            });
-        }
-        Event::Stray { rejection, .. } => {
-            if let Some(rejection) = rejection {
-                warn!(reason = %rejection.reason, "stray key in the registry");
-            }
-        }
-        Event::Member { origin, state, .. } => {
-            let member = match state {
-                State::Present(member) => Some(member),
-                State::Gone => None,
-                State::Rejected(rejection) => {
-                    warn!(cluster = %origin.cluster, reason = %rejection.reason, "member refused");
-                    return;
-                }
-            };
-            fleet.observe(FleetInput::Member { origin, member });
-        }
-        Event::Heard(is_heard) => tell_all(all, &Input::Heard(is_heard)),
-        Event::Settings { .. } => {}
-    }
-}
-
-fn tell_all(all: &mut [Waiting], input: &Input) {
+fn take(event: Event, reader: &mut Reader, all: &mut [Waiting]) {
+    let Some((audience, input)) = reader.take(event) else {
+        return;
+    };
     for waiting in all {
-        waiting.inputs.push(input.clone());
+        let is_told = match &audience {
+            Audience::Everyone => true,
+            Audience::Cluster(origin) => waiting.listener.origin == *origin,
+        };
+        if is_told {
+            waiting.inputs.push(input.clone());
+        }
     }
 }

@@ -18,7 +18,7 @@ use tombolo_model::names::ClusterName;
 use tombolo_model::object::Kind;
 use tombolo_model::record::Origin;
 use tombolo_registry::registry::Registry;
-use tombolo_registry::session::{SessionEnd, TakeOver};
+use tombolo_registry::session::{Claim, SessionEnd, TakeOver};
 use tracing::warn;
 
 use super::hub::Listener;
@@ -45,8 +45,8 @@ pub(crate) struct Instance<R> {
     pub(crate) fence: Arc<Fence>,
     /// Who this process is.
     pub(crate) identity: String,
-    /// Whether the name may be taken from another cluster.
-    pub(crate) take_over: TakeOver,
+    /// Whether it writes the registry, and may take its name from another cluster then.
+    pub(crate) publishes: Option<TakeOver>,
 }
 
 /// What others of the process need of it.
@@ -78,7 +78,7 @@ pub(crate) fn start<R: Registry + 'static>(
         keeper,
         fence,
         identity,
-        take_over,
+        publishes,
     } = instance;
     let name = config.cluster.clone();
     let origin: Origin = registry.origin().clone();
@@ -97,21 +97,24 @@ pub(crate) fn start<R: Registry + 'static>(
     metrics::register(metrics, &status, &actions, events.dropped());
     let (network, network_seen) = watch::channel(Network::default());
     let standing = keeper.standing();
-    let seen = Seen {
-        standing: standing.clone(),
-        network: network_seen,
-        reports: reports.clone(),
-        status: Arc::clone(&status),
-    };
-    let holder = identity.into();
-    let task = keep_session(
-        Arc::clone(&registry),
-        server.clone(),
-        (holder, take_over),
-        seen,
-    );
-    supervisor.spawn_endless(format!("{name}: session"), task);
-    supervisor.spawn_endless(format!("{name}: registry"), drive(Arc::clone(&registry)));
+    if let Some(take_over) = publishes {
+        let seen = Seen {
+            standing: standing.clone(),
+            network: network_seen,
+            reports: reports.clone(),
+            status: Arc::clone(&status),
+        };
+        let task = keep_session(
+            Arc::clone(&registry),
+            server.clone(),
+            (identity.into(), take_over),
+            seen,
+        );
+        supervisor.spawn_endless(format!("{name}: session"), task);
+        supervisor.spawn_endless(format!("{name}: registry"), drive(Arc::clone(&registry)));
+    } else {
+        status.reads_only();
+    }
     let shell = Shell {
         engine: Engine::new(config),
         unseen: BTreeMap::new(),
@@ -136,7 +139,7 @@ pub(crate) fn start<R: Registry + 'static>(
 }
 
 /// The registry's own work.
-async fn drive<R: Registry>(registry: Arc<R>) {
+pub(crate) async fn drive<R: Registry>(registry: Arc<R>) {
     if let Err(error) = registry.drive().await {
         let error: &dyn std::error::Error = &error;
         warn!(error, "the registry has ended");
@@ -210,6 +213,7 @@ async fn keep_session<R: Registry>(
         owner,
         started: clock::now(),
         take_over,
+        claim: Claim::Leader,
     };
     session::keep(registry, writer, seen).await;
 }

@@ -8,13 +8,8 @@ use prometheus_client::registry::Registry as Metrics;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 use tombolo_cluster::api::{BootClock, Clock as _, IdentityError, LeaseConfig, Server, identify};
-use tombolo_model::names::{ClusterName, Region};
-use tombolo_model::record::Origin;
-use tombolo_registry::any::AnyRegistry;
-use tombolo_registry::etcd::EtcdRegistry;
-use tombolo_registry::key::Layout;
-use tombolo_registry::memory::MemoryStore;
-use tombolo_registry::registry::{REGION_DEFAULT, Registry as _};
+use tombolo_model::names::ClusterName;
+use tombolo_registry::registry::Registry as _;
 use tombolo_registry::session::TakeOver;
 use tracing::{info, warn};
 
@@ -26,6 +21,7 @@ use crate::exit::Exit;
 use crate::input::{Refusal, chain};
 use crate::logging;
 use crate::registry::metrics as registry_metrics;
+use crate::shared::Shared;
 use crate::supervisor::Supervisor;
 
 /// How long tasks have to end: longer than the deadline of a call, so that none is cut off.
@@ -55,7 +51,8 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, Refusal> {
             named = name_of(&server) => named?,
         }
     };
-    let registry = Arc::new(registry(&args, cluster.clone())?);
+    let registry = Shared::of(&args.registry)?.registry(cluster.clone())?;
+    let registry = Arc::new(registry);
     let identity = identity();
     let lease = LeaseConfig::new(
         &args.lease.lease_namespace,
@@ -74,11 +71,7 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, Refusal> {
         keeper,
         fence,
         identity,
-        take_over: if args.take_over {
-            TakeOver::Allow
-        } else {
-            TakeOver::Refuse
-        },
+        publishes: Some(take_over(args.take_over)),
     };
     registry_metrics::register(&mut metrics, &registry);
     let running = instance::start(instance, &mut supervisor, &mut metrics);
@@ -98,6 +91,15 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, Refusal> {
     Ok(Exit::Well)
 }
 
+/// What `--take-over` says.
+pub(crate) fn take_over(is_given: bool) -> TakeOver {
+    if is_given {
+        TakeOver::Allow
+    } else {
+        TakeOver::Refuse
+    }
+}
+
 /// Starts the admin endpoint.
 pub(crate) async fn serve(
     address: std::net::SocketAddr,
@@ -111,25 +113,6 @@ pub(crate) async fn serve(
     info!(?address, "admin endpoint");
     supervisor.spawn_endless("admin", admin::serve(listener, admin));
     Ok(())
-}
-
-/// The registry that the command line names; without one, one of this process alone.
-fn registry(args: &ControllerArgs, cluster: ClusterName) -> Result<AnyRegistry, Refusal> {
-    if args.registry.registry.is_empty() {
-        let store = MemoryStore::new(Layout::default());
-        return Ok(store.registry(origin(cluster)?).into());
-    }
-    let config = args.registry.config()?;
-    let region = args.registry.region()?;
-    let etcd = EtcdRegistry::try_new(config, Origin { region, cluster });
-    let etcd = etcd.map_err(|error| Refusal::usage(vec![error.to_string()]))?;
-    Ok(etcd.into())
-}
-
-/// The place of a cluster in a registry in memory.
-pub(super) fn origin(cluster: ClusterName) -> Result<Origin, Refusal> {
-    let region = Region::try_new(REGION_DEFAULT).map_err(|error| Refusal::failed(chain(&error)))?;
-    Ok(Origin { region, cluster })
 }
 
 /// The cluster's name by its ClusterProperty; a server that is away is waited for.

@@ -48,6 +48,9 @@ pub(crate) struct Writer {
     pub(crate) started: Timestamp,
     /// Whether the name may be taken from another owner: once.
     pub(crate) take_over: TakeOver,
+    /// With what right it opens a session while it leads: as the leader if something sees to it
+    /// that there is one at most.
+    pub(crate) claim: Claim,
 }
 
 /// What the session follows.
@@ -59,9 +62,9 @@ pub(crate) struct Seen {
 }
 
 /// With what right this process may open a session now.
-fn claim(standing: &Standing, has_led: bool) -> Option<Claim> {
+fn claim(standing: &Standing, leader: Claim, has_led: bool) -> Option<Claim> {
     match standing {
-        Standing::Leading => Some(Claim::Leader),
+        Standing::Leading => Some(leader),
         // Nobody leads, as far as this process can tell.
         Standing::Following { holder } if has_led && holder.is_empty() => Some(Claim::Vacant),
         Standing::Following { .. } => None,
@@ -133,7 +136,7 @@ pub(crate) async fn keep<R: Registry>(registry: Arc<R>, writer: Writer, seen: Se
         let stands = standing.borrow_and_update().clone();
         let here = network.borrow_and_update().clone();
         let mut epoch = *session.borrow_and_update();
-        let claim = claim(&stands, keeper.has_led);
+        let claim = claim(&stands, keeper.writer.claim, keeper.has_led);
         let mut wait = until_blind(here.blind_since, clock::now());
         match (epoch, claim) {
             (None, Some(claim)) if !here.families.is_empty() => {
@@ -243,10 +246,11 @@ mod tests {
         let following = |holder: &str| Standing::Following {
             holder: holder.into(),
         };
-        assert_eq!(claim(&Standing::Leading, false), Some(Claim::Leader));
-        assert_eq!(claim(&following(""), true), Some(Claim::Vacant));
-        assert_eq!(claim(&following(""), false), None);
-        assert_eq!(claim(&following("another"), true), None);
+        let claim = |standing, has_led| claim(&standing, Claim::Leader, has_led);
+        assert_eq!(claim(Standing::Leading, false), Some(Claim::Leader));
+        assert_eq!(claim(following(""), true), Some(Claim::Vacant));
+        assert_eq!(claim(following(""), false), None);
+        assert_eq!(claim(following("another"), true), None);
     }
 
     #[test]

@@ -111,7 +111,7 @@ pub(crate) struct ResourceArgs {
 }
 
 /// What becomes of clusters that are not heard of (BEHAVIOUR §6).
-#[derive(Debug, Args)]
+#[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct HoldArgs {
     /// How long the endpoints of a cluster that is not heard of stay in use, such as 90s, 10m or
     /// 1h.
@@ -219,8 +219,6 @@ pub(crate) struct Settings {
     pub(crate) access: Access,
     rules: Rules,
     pub(crate) resources: Resources,
-    hold: SignedDuration,
-    keep_last: bool,
     /// Where the admin endpoint listens, if at all.
     pub(crate) admin: Option<SocketAddr>,
 }
@@ -246,10 +244,8 @@ impl TryFrom<&ControllerArgs> for Settings {
             (Ok(rules), Ok(resources), Ok(admin)) if wrong.is_empty() => Ok(Self {
                 cluster,
                 access: Access::from(&args.access),
-                rules,
+                rules: rules.with_hold(args.hold),
                 resources,
-                hold: args.hold.hold,
-                keep_last: args.hold.keep_last,
                 admin,
             }),
             (_, _, _) => Err(Refusal::usage(wrong)),
@@ -260,11 +256,7 @@ impl TryFrom<&ControllerArgs> for Settings {
 impl Settings {
     /// The configuration of the cluster's engine.
     pub(crate) fn config(&self, cluster: ClusterName) -> Config {
-        Config {
-            hold: self.hold,
-            keep_last: self.keep_last,
-            ..self.rules.config(cluster)
-        }
+        self.rules.config(cluster)
     }
 }
 

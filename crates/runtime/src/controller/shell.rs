@@ -1,12 +1,11 @@
 //! The shell around one cluster's engine: reports in, actions out, answers back. One task owns all
 //! of it, so that nothing is locked and no two decisions overlap.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
@@ -14,23 +13,21 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tombolo_cluster::api::{EventSender, Report, Standing, WRITES_MAX, WatchState, Writer};
 use tombolo_model::engine::Engine;
-use tombolo_model::io::{Action, ActionId, Effect, Input, Outcome, Refusal, RefusalKind};
+use tombolo_model::io::{Action, Effect, Input, Outcome};
 use tombolo_model::object::Kind;
-use tombolo_registry::error::Error;
 use tombolo_registry::registry::Registry;
 use tracing::{debug, info, warn};
 
 use super::session::Network;
 use super::status::{Beat, Status};
 use crate::clock;
+use crate::lane::{Done, Lane, PUBLISH_MAX, effect_word, publish};
 use crate::metrics::ActionMetrics;
 
 /// Reports that wait for a shell: one page of a list each at most, so a few MiB.
 pub(crate) const REPORTS_MAX: usize = 256;
 /// Reports that are taken in before anything is decided.
 const BATCH_MAX: usize = 256;
-/// Registry writes at a time: each is a transaction of one service.
-const PUBLISH_MAX: usize = 32;
 /// How long a shell sleeps at most, so that its health can be seen.
 const BEAT: Duration = Duration::from_secs(1);
 
@@ -47,35 +44,6 @@ pub(crate) struct Shell<R> {
     pub(crate) metrics: ActionMetrics,
     /// The kinds that cannot be listed, and since when.
     pub(crate) unseen: BTreeMap<Kind, Timestamp>,
-}
-
-/// Actions of one kind: those that run and those that wait.
-struct Lane {
-    running: FuturesUnordered<BoxFuture<'static, Done>>,
-    waiting: VecDeque<Action>,
-    running_max: usize,
-}
-
-/// An action that ended.
-struct Done {
-    id: ActionId,
-    kind: &'static str,
-    outcome: Outcome,
-    took: Duration,
-}
-
-impl Lane {
-    fn new(running_max: usize) -> Self {
-        Self {
-            running: FuturesUnordered::new(),
-            waiting: VecDeque::new(),
-            running_max,
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.running.len() + self.waiting.len()
-    }
 }
 
 /// The lanes of a shell.
@@ -132,10 +100,7 @@ impl<R: Registry + 'static> Shell<R> {
         let mut next = done;
         while let Some(done) = next {
             self.ended(now, done);
-            let running = [&mut lanes.objects.running, &mut lanes.records.running];
-            next = running
-                .into_iter()
-                .find_map(|running| running.next().now_or_never().flatten());
+            next = lanes.objects.ended().or_else(|| lanes.records.ended());
         }
         let mut next = reported;
         for _ in 0..BATCH_MAX {
@@ -235,16 +200,10 @@ impl<R: Registry + 'static> Shell<R> {
         } else {
             self.give_up(now, lanes);
         }
-        while lanes.objects.running.len() < lanes.objects.running_max
-            && let Some(action) = lanes.objects.waiting.pop_front()
-        {
-            lanes.objects.running.push(self.write(action));
-        }
-        while lanes.records.running.len() < lanes.records.running_max
-            && let Some(action) = lanes.records.waiting.pop_front()
-        {
-            lanes.records.running.push(self.publish(action));
-        }
+        lanes.objects.start(|action| self.write(action));
+        lanes
+            .records
+            .start(|action| publish(&self.registry, action));
         self.status.peers(self.engine.peers(now));
         self.status.beat(Beat {
             now,
@@ -280,27 +239,6 @@ impl<R: Registry + 'static> Shell<R> {
         .boxed()
     }
 
-    fn publish(&self, action: Action) -> BoxFuture<'static, Done> {
-        let registry = Arc::clone(&self.registry);
-        let Action { id, effect } = action;
-        let kind = effect_word(&effect);
-        let began = Instant::now();
-        async move {
-            let writes = effect.into_records().unwrap_or_default();
-            let outcome = match registry.apply(writes).await {
-                Ok(revision) => Outcome::Published(revision),
-                Err(error) => unpublished(&error),
-            };
-            Done {
-                id,
-                kind,
-                outcome,
-                took: began.elapsed(),
-            }
-        }
-        .boxed()
-    }
-
     /// Until when the shell may sleep. Who does not lead does nothing that is due.
     fn until_due(&self) -> Duration {
         let leads = *self.standing.borrow() == Standing::Leading;
@@ -319,30 +257,6 @@ impl<R: Registry + 'static> Shell<R> {
         );
         while lanes.objects.running.next().await.is_some() {}
         while lanes.records.running.next().await.is_some() {}
-    }
-}
-
-fn unpublished(error: &Error) -> Outcome {
-    let message: Arc<str> = crate::input::chain(error).into();
-    if error.may_have_written() {
-        return Outcome::Unknown(message);
-    }
-    Outcome::Refused(Refusal {
-        kind: RefusalKind::Other,
-        message,
-    })
-}
-
-fn effect_word(effect: &Effect) -> &'static str {
-    match effect {
-        Effect::Create(_) => "create",
-        Effect::Update { .. } => "update",
-        Effect::UpdateStatus { .. } => "update-status",
-        Effect::Delete(_) => "delete",
-        Effect::Publish { .. } => "publish",
-        Effect::Synced(_) => "synced",
-        Effect::Report(_) => "report",
-        Effect::Event(_) => "event",
     }
 }
 

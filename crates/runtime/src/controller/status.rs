@@ -36,6 +36,8 @@ struct Inner {
     listed: HashSet<Kind>,
     standing: Standing,
     session: Option<u64>,
+    /// Whether it writes the registry at all.
+    reads_only: bool,
     /// Why there is no session.
     no_session: Option<String>,
     /// Whether the registry is heard, and how its clusters stand.
@@ -158,6 +160,7 @@ impl Status {
                 listed: HashSet::new(),
                 standing: Standing::Following { holder: "".into() },
                 session: None,
+                reads_only: false,
                 no_session: None,
                 is_heard: true,
                 peers: Vec::new(),
@@ -226,6 +229,16 @@ impl Status {
             } if is_shown(*kind) => self.inner.lock().objects.list_ended(*kind),
             _ => {}
         }
+    }
+
+    /// There will be no session.
+    pub(crate) fn reads_only(&self) {
+        self.inner.lock().reads_only = true;
+    }
+
+    /// Why there is no session, as far as that is known.
+    pub(crate) fn session_problem(&self) -> Option<String> {
+        self.inner.lock().no_session.clone()
     }
 
     /// Why there is no session, or that there is one.
@@ -334,7 +347,7 @@ impl Inner {
         if !self.families_known {
             missing.push("the families of the network are not known yet".to_owned());
         }
-        if self.standing == Standing::Leading && self.session.is_none() {
+        if self.standing == Standing::Leading && self.session.is_none() && !self.reads_only {
             missing.push(match &self.no_session {
                 Some(why) => format!("there is no session with the registry: {why}"),
                 None => "there is no session with the registry".to_owned(),

@@ -11,17 +11,16 @@ use tombolo_cluster::api::{
     Access, Fence, LeaseConfig, LeaseKeeper, Server, ensure_namespace, remove_managed,
 };
 use tombolo_model::names::ClusterName;
-use tombolo_registry::key::Layout;
-use tombolo_registry::memory::{MemoryRegistry, MemoryStore};
-use tombolo_registry::session::TakeOver;
+use tombolo_registry::any::AnyRegistry;
 use tracing::info;
 
 use super::hub::{self, Refusals};
 use super::instance::{self, Instance};
-use super::run::{identity, origin, serve, told_to_stop};
+use super::run::{identity, serve, told_to_stop};
 use super::settings::{Resources, admin_address};
 use crate::admin::{Admin, Told};
 use crate::args::UpArgs;
+use crate::clusterset::Joining;
 use crate::exit::Exit;
 use crate::input::{Refusal, Setup, chain, context_of};
 use crate::live;
@@ -48,17 +47,17 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
     let (resources, admin) = checked(&args)?;
     let level = logging::init(&args.admin)?;
     let told = told_to_stop()?;
-    let registry = MemoryStore::new(Layout::default());
-    let setup = Setup::try_from(&args.sources)?;
+    let joining = args.join.joining()?;
+    let mut setup = Setup::try_from(&args.sources)?;
+    setup.rules = setup.rules.with_hold(args.join.hold);
     let named: BTreeSet<ClusterName> = setup.clusters.keys().cloned().collect();
+    let rules = setup.rules.clone();
     let directories = if named.is_empty() {
         None
     } else {
-        Some(Directories::open(&args, setup, &registry).await?)
+        Some(Directories::open(&args, setup, &joining).await?)
     };
     let identity = identity();
-    let rules =
-        Rules::try_from(&args.sources.rules).map_err(|message| Refusal::usage(vec![message]))?;
     let joined = join(&args, &identity, &named).await?;
     let mut supervisor = Supervisor::default();
     let mut metrics = Metrics::default();
@@ -67,15 +66,14 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, Refusal> {
     for joined in joined {
         let (context, cluster) = (&joined.context, joined.cluster.clone());
         print::say(&format!("context {context}: joined as cluster {cluster}"));
-        servers.push((cluster.clone(), joined.server.clone()));
-        let registry = registry.registry(origin(cluster)?);
-        let instance = joined.instance(&rules, &resources, &identity, registry);
+        servers.push((cluster, joined.server.clone()));
+        let instance = joined.instance(&rules, &resources, &identity, &joining)?;
         let running = instance::start(instance, &mut supervisor, &mut metrics);
         listeners.push(running.listener);
         parts.push(running.status);
     }
     let refusals = Refusals::register(&mut metrics);
-    let hub = hub::run(registry.subscribe(), listeners, refusals);
+    let hub = hub::run(joining.shared.subscribe()?, listeners, refusals);
     supervisor.spawn_endless("registry events", hub);
     if let Some(address) = admin {
         let admin = Admin {
@@ -120,8 +118,8 @@ impl Joined {
         rules: &Rules,
         resources: &Resources,
         identity: &str,
-        registry: MemoryRegistry,
-    ) -> Instance<MemoryRegistry> {
+        joining: &Joining,
+    ) -> Result<Instance<AnyRegistry>, Refusal> {
         let Self {
             context: _,
             cluster,
@@ -129,17 +127,17 @@ impl Joined {
             keeper,
             fence,
         } = self;
-        Instance {
-            config: rules.config(cluster),
+        Ok(Instance {
+            config: rules.config(cluster.clone()),
             exports: resources.exports.clone(),
             imports: resources.imports.clone(),
-            registry: Arc::new(registry),
+            registry: Arc::new(joining.shared.registry(cluster)?),
             server,
             keeper,
             fence,
             identity: identity.to_owned(),
-            take_over: TakeOver::Refuse,
-        }
+            publishes: joining.publishes,
+        })
     }
 }
 

@@ -49,13 +49,9 @@ async fn up(root: &std::path::Path) -> Up {
         },
     })
     .unwrap();
-    let registry = MemoryStore::new(Layout::default());
-    let mut up = Up::start(setup, "2026-02-01T00:00:00Z".parse().unwrap(), &registry)
-        .await
-        .unwrap();
-    up.settle("2026-02-01T00:00:00Z".parse().unwrap())
-        .await
-        .unwrap();
+    let now = "2026-02-01T00:00:00Z".parse().unwrap();
+    let mut up = Up::start(setup, now, &Joining::alone()).await.unwrap();
+    up.settle("2026-02-01T00:00:00Z".parse().unwrap()).unwrap();
     up
 }
 
@@ -74,7 +70,7 @@ async fn a_change_of_one_file_recomputes_only_its_service() {
     fs::write(root.path().join("oslo").join(file), text).unwrap();
     let now = "2026-02-01T00:00:10Z".parse().unwrap();
     up.rescan(&[0, 1, 2], now);
-    up.settle(now).await.unwrap();
+    up.settle(now).unwrap();
 
     // The change is seen in oslo, published, heard of in all three, and each write is answered:
     // a dozen plans of one service, whatever the number of services.
@@ -110,9 +106,7 @@ async fn a_scan_without_changes_plans_nothing() {
     let mut up = up(root.path()).await;
     let before = up.clusterset.planned_total();
     up.rescan(&[0], "2026-02-01T00:00:10Z".parse().unwrap());
-    up.settle("2026-02-01T00:00:10Z".parse().unwrap())
-        .await
-        .unwrap();
+    up.settle("2026-02-01T00:00:10Z".parse().unwrap()).unwrap();
     assert_eq!(up.clusterset.planned_total(), before);
 }
 
@@ -131,7 +125,7 @@ async fn a_cluster_becomes_dual_stack_when_its_services_do() {
     fs::write(root.path().join("oslo/s0.yaml"), text).unwrap();
     let now = "2026-02-01T00:00:10Z".parse().unwrap();
     up.rescan(&[0], now);
-    up.settle(now).await.unwrap();
+    up.settle(now).unwrap();
 
     let view = up.view();
     assert_eq!(view.clusters[0].families, ["IPv4", "IPv6"]);
