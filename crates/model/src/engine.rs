@@ -172,6 +172,7 @@ impl Engine {
             | Input::Peers(_)
             | Input::Heard(_)
             | Input::Revision(_)
+            | Input::Regressed
             | Input::OwnRecord { .. }
             | Input::Session(_) => self.observe_registry(now, input),
         }
@@ -200,6 +201,11 @@ impl Engine {
             }
             Input::Heard(is_heard) => self.presence.heard(now, is_heard),
             Input::Revision(revision) => self.reporting.revision(revision),
+            Input::Regressed => {
+                self.published.regressed(self.writes.last_id());
+                self.published.list_began();
+                self.reporting.regressed();
+            }
             Input::OwnRecord {
                 key: RecordKey::Report,
                 record,
@@ -400,7 +406,12 @@ impl Engine {
             }
             Outcome::Published(revision) => {
                 self.writes.succeeded(&target);
+                let is_of_another = self.published.is_of_another(id);
                 match effect {
+                    Effect::Publish { writes, .. } if is_of_another => {
+                        self.published.unsure(writes);
+                    }
+                    Effect::Report(_) if is_of_another => self.reporting.changed(),
                     Effect::Publish { writes, .. } => self.published.acknowledged(writes, revision),
                     Effect::Synced(epoch) => self.published.synced(epoch),
                     Effect::Report(report) => self.reporting.acknowledged(report),

@@ -23,6 +23,7 @@ use crate::record::{ExportRecord, Member, Origin, Record, RecordKey, Session};
 
 mod accept;
 mod peers;
+mod regress;
 #[cfg(test)]
 mod tests;
 
@@ -103,9 +104,15 @@ pub enum FleetInput {
         /// What is recorded.
         member: Option<Member>,
     },
+    /// So long after a regress that every writer that lives has noticed it, and no session of one
+    /// that is dead is left: sessions are believed again.
+    Believed,
     /// A full listing begins: what is not seen until it ends is not there. One that was under way
     /// is void.
     ListBegan,
+    /// Likewise, of a registry that is not the one that it was: restored, emptied or another
+    /// (DESIGN §2.2, regress). No absence is trusted under the sessions that it shows.
+    Regressed,
     /// The listing is complete.
     ListEnded,
 }
@@ -129,10 +136,11 @@ pub struct Fleet {
     is_told: bool,
     /// Counts full listings; a record is stamped with the one that last saw it.
     listing: u32,
-    /// Whether a listing is under way, and whether one was ever complete: until then what is
-    /// known is a part, from which nothing must be concluded.
-    in_listing: bool,
-    listed: bool,
+    /// Not before a first listing is complete, and not while another one is under way: what is
+    /// known then is a part, from which nothing must be concluded.
+    is_complete: bool,
+    /// Whether the registry was set back since the last complete listing.
+    is_regressed: bool,
 }
 
 /// What one cluster wrote.
@@ -141,6 +149,8 @@ struct Partition {
     session: Option<Held<Session>>,
     synced: Option<Held<u64>>,
     left: Option<Held<()>>,
+    /// The epoch that a registry showed which had been set back: it says nothing of what is absent.
+    doubted: Option<u64>,
     services: HashMap<ServiceKey, PartitionService>,
 }
 
@@ -177,7 +187,8 @@ impl Partition {
             .as_ref()
             .filter(|held| held.present)
             .map(|held| held.value.epoch);
-        self.has_left() || (epoch.is_some() && synced == epoch)
+        let is_said = epoch.is_some() && epoch != self.doubted;
+        self.has_left() || (is_said && synced == epoch)
     }
 
     fn is_empty(&self) -> bool {
@@ -224,14 +235,16 @@ impl Fleet {
     /// Takes one input in.
     pub fn observe(&mut self, input: FleetInput) {
         match input {
-            FleetInput::ListBegan => {
-                self.listing += 1;
-                self.in_listing = true;
+            FleetInput::ListBegan => self.list_began(),
+            FleetInput::Regressed => {
+                self.is_regressed = true;
+                self.list_began();
             }
+            FleetInput::Believed => self.believe(),
             FleetInput::ListEnded => {
-                self.in_listing = false;
-                self.listed = true;
+                self.is_complete = true;
                 self.sweep();
+                self.doubt();
             }
             FleetInput::Record {
                 origin,
@@ -243,10 +256,15 @@ impl Fleet {
         }
     }
 
+    fn list_began(&mut self) {
+        self.listing += 1;
+        self.is_complete = false;
+    }
+
     /// The changes since the last call, for every engine of the process. Nothing until a first
     /// listing is complete.
     pub fn drain(&mut self) -> Vec<Input> {
-        if !self.listed || self.in_listing {
+        if !self.is_complete {
             return Vec::new();
         }
         self.settle();
@@ -412,6 +430,7 @@ impl Fleet {
                 session,
                 synced,
                 left,
+                doubted: _,
                 services,
             } in regions.values_mut()
             {

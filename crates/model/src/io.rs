@@ -62,6 +62,10 @@ pub enum Input {
     Heard(bool),
     /// Everything up to this revision of the registry was told.
     Revision(u64),
+    /// A full listing of the own records begins, of a registry that is not the one that it was:
+    /// restored, emptied or another (DESIGN §2.2, regress). Nothing that is known of the own
+    /// partition holds, nor any revision.
+    Regressed,
     /// A record of this cluster's own partition, as the registry holds it; `None`: not there.
     OwnRecord {
         /// Its place.

@@ -123,6 +123,11 @@ impl Writes {
         id
     }
 
+    /// The id of the action that began last.
+    pub(crate) const fn last_id(&self) -> ActionId {
+        ActionId(self.last_id)
+    }
+
     /// An id for an action that is not answered.
     pub(crate) fn next_id(&mut self) -> ActionId {
         self.last_id += 1;

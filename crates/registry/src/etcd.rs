@@ -271,6 +271,7 @@ async fn next_event(watcher: &mut Watcher, decoder: &mut Decoder) -> Option<Even
                 revision,
             } => decoder.event(&key, value.as_deref(), revision),
             Told::Heard(is_heard) => Some(Event::Heard(is_heard)),
+            Told::Believed => Some(Event::Believed),
             Told::Progress { .. } => None,
         };
         if told.is_some() {

@@ -59,6 +59,9 @@ pub enum Event {
     /// meanwhile is told after it says so again. Time in which nothing could be heard is nobody's
     /// silence.
     Heard(bool),
+    /// Some time after a listing for [`ListCause::Regress`]: whoever writes has noticed as well, so
+    /// that the sessions that are there are not those of a backup.
+    Believed,
     /// A key below the root that is none of the layout.
     Stray {
         /// The key, cut and made readable.
@@ -74,7 +77,7 @@ impl Event {
     /// The revision that it tells of, if any.
     pub const fn revision(&self) -> Option<u64> {
         match self {
-            Self::ListBegan(_) | Self::Heard(_) => None,
+            Self::ListBegan(_) | Self::Heard(_) | Self::Believed => None,
             Self::ListEnded { revision }
             | Self::Record { revision, .. }
             | Self::Member { revision, .. }

@@ -253,6 +253,10 @@ impl Replicator {
                 mirror.reached(revision);
                 true
             }
+            Told::Believed => {
+                mirror.believe();
+                true
+            }
             // Signs of life follow what is heard, not what is tried.
             Told::Heard(_) => true,
         }

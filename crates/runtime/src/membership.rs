@@ -173,6 +173,7 @@ async fn read(args: &RegistryArgs) -> Result<Vec<Input>, Refusal> {
             | Event::Member { .. }
             | Event::Settings { .. }
             | Event::Heard(_)
+            | Event::Believed
             | Event::Stray { .. } => {}
         }
     }

@@ -58,6 +58,7 @@ impl Names {
             | Input::Peers(_)
             | Input::Heard(_)
             | Input::Revision(_)
+            | Input::Regressed
             | Input::OwnRecord { .. }
             | Input::Session(_)
             | Input::Outcome { .. }

@@ -2,8 +2,8 @@
 
 use tombolo_model::fleet::{Fleet, FleetInput};
 use tombolo_model::io::{Input, Source};
-use tombolo_model::record::Origin;
-use tombolo_registry::event::{Event, State};
+use tombolo_model::record::{Origin, Record, RecordKey};
+use tombolo_registry::event::{Event, ListCause, State};
 use tracing::warn;
 
 /// Who is told of something by itself, and not by what the fleet makes of it.
@@ -29,6 +29,11 @@ impl Reader {
         self.revision = self.revision.max(event.revision().unwrap_or(0));
         let own = Source::OwnRecords;
         match event {
+            Event::ListBegan(ListCause::Regress) => {
+                self.revision = 0;
+                self.fleet.observe(FleetInput::Regressed);
+                Some((Audience::Everyone, Input::Regressed))
+            }
             Event::ListBegan(_) => {
                 self.fleet.observe(FleetInput::ListBegan);
                 Some((Audience::Everyone, Input::ListBegan(own)))
@@ -48,28 +53,7 @@ impl Reader {
                 key,
                 state,
                 revision,
-            } => {
-                let record = match state {
-                    State::Present(record) => Some(record),
-                    State::Gone => None,
-                    State::Rejected(rejection) => {
-                        warn!(cluster = %origin.cluster, reason = %rejection.reason, "record refused");
-                        self.fleet.observe(FleetInput::Unreadable { origin, key });
-                        return None;
-                    }
-                };
-                let input = Input::OwnRecord {
-                    key: key.clone(),
-                    record: record.clone(),
-                    revision,
-                };
-                self.fleet.observe(FleetInput::Record {
-                    origin: origin.clone(),
-                    key,
-                    record,
-                });
-                Some((Audience::Cluster(origin), input))
-            }
+            } => self.record(origin, key, state, revision),
             Event::Stray { rejection, .. } => {
                 if let Some(rejection) = rejection {
                     warn!(reason = %rejection.reason, "stray key in the registry");
@@ -92,8 +76,41 @@ impl Reader {
                 self.is_silent = !is_heard;
                 Some((Audience::Everyone, Input::Heard(is_heard)))
             }
+            Event::Believed => {
+                self.fleet.observe(FleetInput::Believed);
+                None
+            }
             Event::Settings { .. } => None,
         }
+    }
+
+    fn record(
+        &mut self,
+        origin: Origin,
+        key: RecordKey,
+        state: State<Record>,
+        revision: u64,
+    ) -> Option<(Audience, Input)> {
+        let record = match state {
+            State::Present(record) => Some(record),
+            State::Gone => None,
+            State::Rejected(rejection) => {
+                warn!(cluster = %origin.cluster, reason = %rejection.reason, "record refused");
+                self.fleet.observe(FleetInput::Unreadable { origin, key });
+                return None;
+            }
+        };
+        let input = Input::OwnRecord {
+            key: key.clone(),
+            record: record.clone(),
+            revision,
+        };
+        self.fleet.observe(FleetInput::Record {
+            origin: origin.clone(),
+            key,
+            record,
+        });
+        Some((Audience::Cluster(origin), input))
     }
 
     /// What has changed for all clusters.

@@ -111,6 +111,8 @@ pub enum Op {
     Relist(usize),
     /// The registry is listed again.
     RelistRegistry,
+    /// The registry is set back by so many changes, or emptied.
+    Restore(usize),
     /// Actions are carried out, or not.
     Perform(Fate, usize),
     /// Later actions overtake earlier ones.
@@ -227,6 +229,7 @@ fn faults() -> impl Strategy<Value = Op> {
         2 => any::<u64>().prop_map(Op::Shuffle),
         2 => (0..5_usize).prop_map(Op::Relist),
         1 => Just(Op::RelistRegistry),
+        1 => prop_oneof![3 => 0..40_usize, 1 => Just(usize::MAX)].prop_map(Op::Restore),
         8 => (fate(), 1..4_usize).prop_map(|(f, n)| Op::Perform(f, n)),
         3 => (1..4_usize).prop_map(Op::Overtake),
         6 => Just(Op::Run),

@@ -39,6 +39,9 @@ pub struct Play {
     addresses: BTreeMap<Arc<str>, BTreeMap<IpFamily, IpAddr>>,
     /// Services whose addresses a hand has made free to go.
     excused: BTreeSet<ServiceKey>,
+    /// Whether the registry was set back since all peers opened sessions: what was said under
+    /// those that are there counts no more.
+    is_restored: bool,
 }
 
 /// A cluster name of the pool.
@@ -68,6 +71,7 @@ impl Play {
             registry: Registry::default(),
             addresses: BTreeMap::new(),
             excused: BTreeSet::new(),
+            is_restored: false,
         };
         for at in [0, 2, 3] {
             play.peer_session(at, PeerSession::Synced);
@@ -112,6 +116,12 @@ impl Play {
             Op::Shuffle(seed) => self.shuffle(*seed),
             Op::Relist(kind) => self.site.relist(KINDS[*kind], &self.registry),
             Op::RelistRegistry => self.site.relist_registry(&self.registry),
+            Op::Restore(changes) => {
+                self.site.pump(&self.registry);
+                self.registry.restore(*changes);
+                self.site.regress(&self.registry);
+                self.is_restored = true;
+            }
             Op::Perform(fate, count) => {
                 for _ in 0..*count {
                     self.site.perform(&mut self.registry, *fate);
@@ -195,6 +205,9 @@ impl Play {
         let missing = self.registry.missing();
         for at in [0, 2, 3] {
             self.heal(at);
+        }
+        if std::mem::take(&mut self.is_restored) {
+            self.site.believe();
         }
         self.site.settle(&mut self.registry);
         self.verify();

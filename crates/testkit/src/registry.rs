@@ -44,6 +44,8 @@ pub struct Registry {
     pub log: Vec<Change>,
     /// Every change of what the operator recorded, the last of which counts.
     pub members: Vec<(Origin, Member)>,
+    /// Epochs are never given twice, not even after a restore.
+    epochs: u64,
 }
 
 /// The origin of a cluster of the only region.
@@ -113,6 +115,25 @@ impl Registry {
             !partition.is_empty() && !partition.contains_key(&RecordKey::Session)
         });
         missing.map(|(origin, _)| origin.cluster.clone()).collect()
+    }
+
+    /// Sets it back to what it was so many changes ago, as from a backup; or empties it.
+    pub fn restore(&mut self, changes: usize) {
+        self.log.truncate(self.log.len().saturating_sub(changes));
+        self.partitions.clear();
+        for change in &self.log {
+            let partition = self.partitions.entry(change.origin.clone()).or_default();
+            match change.record.clone() {
+                Some(record) => partition.insert(change.key.clone(), record),
+                None => partition.remove(&change.key),
+            };
+        }
+    }
+
+    /// The epoch of a new session.
+    pub const fn next_epoch(&mut self) -> u64 {
+        self.epochs += 1;
+        self.epochs
     }
 
     /// Opens a session of a cluster.

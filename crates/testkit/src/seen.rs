@@ -82,6 +82,7 @@ impl Seen {
             | Input::Peers(_)
             | Input::Heard(_)
             | Input::Revision(_)
+            | Input::Regressed
             | Input::OwnRecord { .. }
             | Input::Session(_)
             | Input::Tick => {}

@@ -194,7 +194,7 @@ impl Site {
     /// Opens a session, unless there is one.
     pub fn connect(&mut self, registry: &mut Registry) {
         if self.epoch.is_none() {
-            let epoch = registry.revision() + 1;
+            let epoch = registry.next_epoch();
             registry.open_session(&self.origin(), epoch);
             self.epoch = Some(epoch);
             self.inbox.push_back(mail(Input::Session(Some(epoch))));
@@ -221,6 +221,26 @@ impl Site {
         self.inbox.extend(fleet_listing(registry));
         let own = self.own_listing(registry);
         self.inbox.extend(own);
+    }
+
+    /// Learns that the registry was set back: the session is over, everything is listed again.
+    pub fn regress(&mut self, registry: &Registry) {
+        self.disconnect();
+        self.cursor = registry.log.len();
+        self.inbox.push_back(Mail {
+            letter: Letter::Fleet(FleetInput::Regressed),
+            subject: None,
+        });
+        self.inbox.push_back(mail(Input::Regressed));
+        self.relist_registry(registry);
+    }
+
+    /// Learns that this was long ago.
+    pub fn believe(&mut self) {
+        self.inbox.push_back(Mail {
+            letter: Letter::Fleet(FleetInput::Believed),
+            subject: None,
+        });
     }
 
     fn listing(&self, kind: Kind) -> Vec<Mail> {

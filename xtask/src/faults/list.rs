@@ -34,9 +34,10 @@ const ENGINE: &str = "crates/model/src/engine.rs";
 const IMPORTS: &str = "crates/model/src/engine/imports.rs";
 const SLICES: &str = "crates/model/src/engine/slices.rs";
 const PUBLISH: &str = "crates/model/src/engine/publish.rs";
+const REGRESS: &str = "crates/model/src/fleet/regress.rs";
 
 /// All of them.
-pub(super) const FAULTS: [Fault; 46] = [
+pub(super) const FAULTS: [Fault; 49] = [
     fault(
         "wrong tie-break: of equal times the greater cluster name is older",
         MERGE,
@@ -208,8 +209,8 @@ pub(super) const FAULTS: [Fault; 46] = [
     fault(
         "absence taken for withdrawal",
         FLEET,
-        "|| (epoch.is_some() && synced == epoch)",
-        "|| epoch.is_some()",
+        "|| (is_said && synced == epoch)",
+        "|| is_said",
     ),
     fault(
         "the last region counts",
@@ -312,5 +313,23 @@ pub(super) const FAULTS: [Fault; 46] = [
         PUBLISH,
         "            || !self.published.unpublished.is_empty()\n",
         "",
+    ),
+    fault(
+        "revisions of before a restore are compared with those after it",
+        PUBLISH,
+        "record.revision = 0;",
+        "",
+    ),
+    fault(
+        "what was written before a restore counts as written",
+        PUBLISH,
+        "self.of_another.is_some_and(|last| id <= last)",
+        "false",
+    ),
+    fault(
+        "a backup's session is believed",
+        REGRESS,
+        "session.map(|held| held.value.epoch)",
+        "session.map(|_| 0)",
     ),
 ];

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::engine::{Engine, Step};
 use crate::export::{OwnService, Verdict};
-use crate::io::{Action, Effect, RecordWrite, Source};
+use crate::io::{Action, ActionId, Effect, RecordWrite, Source};
 use crate::names::ServiceKey;
 use crate::record::{ExportRecord, Record, RecordKey};
 use crate::status::Publication;
@@ -27,6 +27,8 @@ pub(super) struct Published {
     /// The epoch for which `synced` stands.
     synced: Option<u64>,
     in_listing: bool,
+    /// Writes up to this one were made in a registry that is not the one of now.
+    of_another: Option<ActionId>,
 }
 
 /// One own record, as far as it is known.
@@ -93,6 +95,22 @@ impl Published {
         for record in self.services.values_mut().flat_map(BTreeMap::values_mut) {
             record.seen = false;
         }
+    }
+
+    /// Of another registry's records and revisions nothing follows for this one. `last` is the
+    /// write that began last.
+    pub(super) fn regressed(&mut self, last: ActionId) {
+        self.of_another = Some(last);
+        self.synced = None;
+        for record in self.services.values_mut().flat_map(BTreeMap::values_mut) {
+            record.revision = 0;
+            record.state = State::Unsure;
+        }
+    }
+
+    /// Whether a write was made in another registry than the one of now.
+    pub(super) fn is_of_another(&self, id: ActionId) -> bool {
+        self.of_another.is_some_and(|last| id <= last)
     }
 
     /// What the listing did not show is gone, save what was written after it.

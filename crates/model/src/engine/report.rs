@@ -48,6 +48,12 @@ impl Reporting {
         }
     }
 
+    /// What was put is not there any more, unless a listing shows it.
+    pub(super) fn regressed(&mut self) {
+        self.revision = 0;
+        self.observe(None);
+    }
+
     pub(super) fn revision(&mut self, revision: u64) {
         self.revision = self.revision.max(revision);
     }

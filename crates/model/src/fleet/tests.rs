@@ -177,6 +177,46 @@ fn absence_is_trusted_again_once_the_new_session_has_published_all() {
 }
 
 #[test]
+fn what_a_backup_says_was_published_is_not_what_was_published_since() {
+    let mut reader = Reader::with_k();
+    let k = origin("local", "k");
+    assert_eq!(reader.exports(), ["k"]);
+    // The backup is of before the export; the session of then still stands there.
+    reader.fleet.observe(FleetInput::Regressed);
+    reader.list(|r| {
+        r.put(&k, RecordKey::Session, session(1));
+        r.put(&k, RecordKey::Synced, Record::Synced(1));
+    });
+    assert_eq!(reader.exports(), ["k"]);
+    assert!(reader.trusted().is_empty());
+    // Its cluster has noticed.
+    reader.put(&k, RecordKey::Session, session(2));
+    assert_eq!(reader.exports(), ["k"]);
+    reader.put(&k, RecordKey::Synced, Record::Synced(2));
+    assert!(reader.exports().is_empty());
+    assert_eq!(reader.trusted(), ["k"]);
+}
+
+#[test]
+fn a_session_that_is_still_there_long_after_a_regress_is_believed() {
+    let mut reader = Reader::with_k();
+    let k = origin("local", "k");
+    reader.fleet.observe(FleetInput::Regressed);
+    // The listing is interrupted.
+    reader.fleet.observe(FleetInput::ListBegan);
+    for _ in 0..2 {
+        reader.list(|r| {
+            r.put(&k, RecordKey::Session, session(1));
+            r.put(&k, RecordKey::Synced, Record::Synced(1));
+        });
+        assert_eq!(reader.exports(), ["k"]);
+    }
+    reader.fleet.observe(FleetInput::Believed);
+    assert!(reader.exports().is_empty());
+    assert_eq!(reader.trusted(), ["k"]);
+}
+
+#[test]
 fn a_cluster_without_a_session_keeps_its_records() {
     let mut reader = Reader::with_k();
     let k = origin("local", "k");

@@ -2,10 +2,12 @@
 //! restored, emptied or swapped is noticed (a *regress*, DESIGN §2.2).
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use etcd_client::ResponseHeader;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::event::ListCause;
 
@@ -25,6 +27,7 @@ struct Last {
     cluster: Option<u64>,
     revision: i64,
     regresses: u64,
+    regressed_at: Option<Instant>,
 }
 
 /// What was known when a call was sent.
@@ -116,6 +119,7 @@ impl Seen {
         if swapped || older {
             last.revision = revision;
             last.regresses += 1;
+            last.regressed_at = Some(Instant::now());
             let regresses = last.regresses;
             drop(last);
             tracing::warn!(
@@ -153,6 +157,12 @@ impl Seen {
 
     pub(super) fn regress_count(&self) -> u64 {
         self.last.lock().regresses
+    }
+
+    /// Whether it was another etcd, or an older one, so lately.
+    pub(super) fn regressed_within(&self, time: Duration) -> bool {
+        let at = self.last.lock().regressed_at;
+        at.is_some_and(|at| at.elapsed() < time)
     }
 
     pub(super) fn regresses(&self) -> watch::Receiver<u64> {

@@ -21,7 +21,7 @@ use etcd_client::{
     WatchStream,
 };
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{CALL_DEADLINE, Connection};
@@ -43,6 +43,10 @@ const SILENCE_MAX: Duration = Duration::from_mins(1);
 /// leader takes.
 const SILENT_AFTER: u32 = 3;
 
+/// So long after a regress, with a watch all the time, who writes has noticed it as well and has
+/// opened a new session, and the lease of one that is dead has run out twice.
+const BELIEVED_AFTER: Duration = Duration::from_mins(1);
+
 /// Between attempts, doubled up to the longest.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
@@ -63,6 +67,8 @@ pub(crate) enum Told {
     ListEnded { revision: u64 },
     /// Nothing happened up to this revision. Only when the server says so.
     Progress { revision: u64 },
+    /// The sessions that are there so long after a regress are right.
+    Believed,
     /// Whether there is a watch: said where there was none for some attempts, and once there is.
     Heard(bool),
 }
@@ -89,6 +95,8 @@ pub(crate) struct Watcher {
     /// Whether there is, or may be soon, a watch; and what was said of it last.
     is_heard: bool,
     said_heard: bool,
+    /// When the sessions of a registry that was set back are believed.
+    believed_at: Option<Instant>,
 }
 
 /// How far it is.
@@ -151,6 +159,7 @@ impl Watcher {
             attempts: 0,
             is_heard: true,
             said_heard: true,
+            believed_at: None,
         }
     }
 
@@ -224,7 +233,13 @@ impl Watcher {
         // A regress that this very answer showed is what this listing is about.
         let found = self.regresses.has_changed().unwrap_or(false);
         self.regresses.mark_unchanged();
-        let cause = if found { ListCause::Regress } else { cause };
+        let was_lately = self.connection.seen.regressed_within(BELIEVED_AFTER);
+        let cause = if found || was_lately {
+            self.believed_at = Some(Instant::now() + BELIEVED_AFTER);
+            ListCause::Regress
+        } else {
+            cause
+        };
         if self.listings == Listings::Full {
             self.connection.seen.counters.list(cause);
             if cause != ListCause::Start {
@@ -290,6 +305,11 @@ impl Watcher {
             count(&self.connection.seen.counters.watches_resumed);
         }
         self.is_heard = true;
+        // What could not be heard meanwhile does not count.
+        let believed_at = self.believed_at.as_mut();
+        if let Some(at) = believed_at {
+            *at = Instant::now() + BELIEVED_AFTER;
+        }
         self.state = State::Watching(Box::new(Watching {
             stream,
             generation,
@@ -326,6 +346,10 @@ impl Watcher {
                     self.regresses.mark_changed();
                 }
                 return Ok(None);
+            }
+            () = until(self.believed_at) => {
+                self.believed_at = None;
+                return Ok(Some(Told::Believed));
             }
             message = watching.receive() => message,
         };
@@ -467,6 +491,14 @@ impl Watching {
         }
         self.received = None;
         None
+    }
+}
+
+/// Waits until then; for ever, if there is no such time.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -35,6 +35,9 @@ struct Standing {
     session: Option<u64>,
     synced: Option<u64>,
     has_left: bool,
+    /// The session that a listing showed of a registry that had been set back: what a backup says
+    /// was published is not what was published since.
+    doubted: Option<u64>,
 }
 
 /// What kind of key it is, in the order in which a listing's differences are written.
@@ -57,6 +60,8 @@ pub(super) struct Mirror {
     /// To be written, in order.
     ops: Vec<(Rank, Op)>,
     revision: u64,
+    /// Whether the own region's etcd was set back since the last complete listing.
+    is_regressed: bool,
 }
 
 // === impl Held ===
@@ -79,7 +84,8 @@ impl Held {
 impl Standing {
     /// Whether what is not there was withdrawn.
     fn is_trusted(self) -> bool {
-        self.has_left || (self.session.is_some() && self.session == self.synced)
+        let is_said = self.session.is_some() && self.session != self.doubted;
+        self.has_left || (is_said && self.session == self.synced)
     }
 }
 
@@ -95,6 +101,7 @@ impl Mirror {
             kept: BTreeMap::new(),
             ops: Vec::new(),
             revision: 0,
+            is_regressed: false,
         }
     }
 
@@ -102,6 +109,7 @@ impl Mirror {
     pub(super) fn begin(&mut self, cause: ListCause, held: Held) {
         self.listing = Some((cause, held));
         self.partitions.clear();
+        self.is_regressed |= cause == ListCause::Regress;
         self.kept.clear();
         self.ops.clear();
     }
@@ -166,6 +174,11 @@ impl Mirror {
         let Some((cause, held)) = self.listing.take() else {
             return;
         };
+        if std::mem::take(&mut self.is_regressed) {
+            for standing in self.partitions.values_mut() {
+                standing.doubted = standing.session;
+            }
+        }
         let mut gone: Vec<_> = held.keys.into_keys().collect();
         gone.sort_unstable();
         for key in gone {
@@ -188,6 +201,14 @@ impl Mirror {
         }
         self.release();
         self.ops.sort_by_key(|(rank, _)| *rank);
+    }
+
+    /// So long after a regress that all sessions are right.
+    pub(super) fn believe(&mut self) {
+        for standing in self.partitions.values_mut() {
+            standing.doubted = None;
+        }
+        self.release();
     }
 
     /// Nothing happened up to this revision.
@@ -276,7 +297,10 @@ fn rank(key: &RecordKey) -> Rank {
 
 #[cfg(test)]
 mod tests {
+    use tombolo_model::record::Session;
+
     use super::*;
+    use crate::value::encode_record;
 
     const EAST: &str = "/tombolo/v1/regions/eu/clusters/east";
 
@@ -295,6 +319,21 @@ mod tests {
     /// A message with the epoch as its first field, as `Synced` has it.
     fn synced(epoch: u8) -> Vec<u8> {
         vec![8, epoch]
+    }
+
+    /// Only the epoch counts.
+    fn session(epoch: u64) -> Vec<u8> {
+        let session = Session {
+            holder: "pod".into(),
+            epoch,
+            started: jiff::Timestamp::UNIX_EPOCH,
+            software: "test".into(),
+            schema: 1,
+            families: Vec::new(),
+            service_cidrs: Vec::new(),
+            blind_since: None,
+        };
+        encode_record(&RecordKey::Session, &Record::Session(session)).unwrap()
     }
 
     #[test]
@@ -331,6 +370,36 @@ mod tests {
         // The member is not deleted: nobody knows whether this is the registry of before.
         let rest = ["session", "synced"].map(|key| (key.to_owned(), true));
         assert_eq!(written(&mut mirror), rest);
+    }
+
+    #[test]
+    fn a_session_that_a_regress_shows_says_nothing() {
+        let mut mirror = mirror();
+        let held = || {
+            let mut held = Held::default();
+            held.insert(format!("{EAST}/ns/a/exports/x").as_bytes(), &[1], false);
+            held
+        };
+        mirror.begin(ListCause::Start, held());
+        mirror.learn(format!("{EAST}/ns/a/exports/x").into(), Some(vec![1]), 4);
+        mirror.learn(format!("{EAST}/session").into(), Some(session(3)), 2);
+        mirror.learn(format!("{EAST}/synced").into(), Some(synced(3)), 3);
+        mirror.end(5);
+        mirror.take();
+        // A backup of before the export.
+        mirror.begin(ListCause::Regress, held());
+        mirror.learn(format!("{EAST}/session").into(), Some(session(3)), 2);
+        mirror.learn(format!("{EAST}/synced").into(), Some(synced(3)), 3);
+        mirror.end(3);
+        let is_deleted = |mirror: &mut Mirror| {
+            let export = ("ns/a/exports/x".to_owned(), false);
+            written(mirror).contains(&export)
+        };
+        assert!(!is_deleted(&mut mirror));
+        assert_eq!(mirror.kept(), 1);
+        mirror.learn(format!("{EAST}/session").into(), Some(session(4)), 4);
+        mirror.learn(format!("{EAST}/synced").into(), Some(synced(4)), 5);
+        assert!(is_deleted(&mut mirror));
     }
 
     #[test]

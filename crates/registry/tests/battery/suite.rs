@@ -294,6 +294,7 @@ impl View {
             Event::Member { .. }
             | Event::Settings { .. }
             | Event::Heard(_)
+            | Event::Believed
             | Event::Stray { .. } => {}
         }
     }

@@ -122,6 +122,7 @@ fn look(event: &Event, partitions: &mut BTreeMap<Origin, Partition>) -> Option<F
         | Event::Settings { .. }
         | Event::Stray { .. }
         | Event::Heard(_)
+        | Event::Believed
         | Event::ListBegan(_)
         | Event::ListEnded { .. } => None,
     }

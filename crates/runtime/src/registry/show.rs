@@ -104,6 +104,7 @@ pub(super) async fn watch(args: ShowArgs) -> Result<Exit, Refusal> {
             | Event::Member { .. }
             | Event::Settings { .. }
             | Event::Heard(_)
+            | Event::Believed
             | Event::Stray { .. } => {}
         }
         let Some(shown) = one(&layout, &filter, &event).filter(|_| !listing) else {
@@ -195,13 +196,12 @@ fn one(layout: &Layout, filter: &Filter, event: &Event) -> Option<Shown> {
                 Some(rejection) => ("rejected", rejection.reason.to_string()),
                 None => ("gone", String::new()),
             };
-            (
-                filter.takes(None, None).then(|| key.to_string())?,
-                *revision,
-                told,
-            )
+            let key = filter.takes(None, None).then(|| key.to_string())?;
+            (key, *revision, told)
         }
-        Event::ListBegan(_) | Event::ListEnded { .. } | Event::Heard(_) => return None,
+        Event::ListBegan(_) | Event::ListEnded { .. } | Event::Heard(_) | Event::Believed => {
+            return None;
+        }
     };
     Some(Shown {
         key,
