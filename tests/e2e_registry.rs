@@ -9,8 +9,14 @@ mod absence;
 mod claims;
 #[path = "e2e_registry/faults.rs"]
 mod faults;
+#[path = "e2e_registry/kit.rs"]
+mod kit;
+#[path = "e2e_registry/load.rs"]
+mod load;
 #[path = "e2e_registry/objects.rs"]
 mod objects;
+#[path = "e2e_registry/regions.rs"]
+mod regions;
 #[path = "e2e_registry/sites.rs"]
 mod sites;
 #[path = "e2e_registry/visitors.rs"]
@@ -34,6 +40,8 @@ const TESTS: &[&[Test]] = &[
     absence::TESTS,
     visitors::TESTS,
     faults::TESTS,
+    regions::TESTS,
+    load::TESTS,
 ];
 
 type Shared = Arc<Mutex<Option<Sites>>>;

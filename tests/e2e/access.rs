@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use tombolo_testbed::Cluster;
 
 use crate::Test;
-use crate::kit::{apply, by_hand, derived, export, object, slices, text, wait_import};
+use crate::kit::{apply, by_hand, derived, export, slices, text, wait_import};
 use crate::process::{ACCOUNT, USER, token};
 use crate::world::World;
 
@@ -53,8 +53,8 @@ fn policy(world: &World, ns: &str) -> Result<()> {
     export(east, ns, "web")?;
     wait_import(west, ns, "web")?;
     let before = [
-        object(west, ns, "service", "theirs")?,
-        object(west, ns, "endpointslice", "theirs-ipv4")?,
+        west.object(ns, "service", "theirs")?,
+        west.object(ns, "endpointslice", "theirs-ipv4")?,
     ];
     let mark = r#"{"metadata":{"labels":{"app.kubernetes.io/managed-by":"tombolo"}}}"#;
     let unmark =
@@ -98,8 +98,8 @@ fn policy(world: &World, ns: &str) -> Result<()> {
         as_controller(west, ns, &args, "").context("its own object")?;
     }
     let after = [
-        object(west, ns, "service", "theirs")?,
-        object(west, ns, "endpointslice", "theirs-ipv4")?,
+        west.object(ns, "service", "theirs")?,
+        west.object(ns, "endpointslice", "theirs-ipv4")?,
     ];
     ensure!(before == after, "a stranger's object was changed");
     Ok(())

@@ -5,9 +5,7 @@ use tombolo_testbed::{Builder, Cache, Cluster, Progress};
 
 use crate::Breaking;
 use crate::fragile::Fragile;
-use crate::kit::{
-    apply, at_last, by_hand, eventually, export_of, object, slices, text, wait_import,
-};
+use crate::kit::{apply, at_last, by_hand, eventually, export_of, slices, text, wait_import};
 use crate::process::{apply_crds, apply_rights};
 
 pub(crate) const TESTS: &[Breaking] = &[
@@ -89,7 +87,9 @@ fn releases(fragile: &Fragile) -> Result<()> {
     let export = export_of("web").replace("v1beta1", "v1alpha1");
     apply(right, ns, &(by_hand("web", &["IPv4"], "") + &export))?;
     let uid = |cluster: &Cluster| {
-        let export = object(cluster, ns, "serviceexport", "web")?.context("no export")?;
+        let export = cluster
+            .object(ns, "serviceexport", "web")?
+            .context("no export")?;
         Ok::<_, anyhow::Error>(text(&export["metadata"]["uid"]))
     };
     let before = uid(right)?;
@@ -99,7 +99,7 @@ fn releases(fragile: &Fragile) -> Result<()> {
     let crds = |cluster: &Cluster| {
         let mut all = Vec::new();
         for name in NAMES {
-            all.push(object(cluster, "default", "crd", name)?.context("no CRD")?);
+            all.push(cluster.object("default", "crd", name)?.context("no CRD")?);
         }
         Ok::<_, anyhow::Error>(all)
     };

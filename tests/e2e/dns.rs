@@ -15,8 +15,8 @@ use self::place::{
 };
 use crate::Test;
 use crate::kit::{
-    apply, deploy, deployment, eventually, export, kubectl, list, object, pods, rollout, service,
-    text, unexport, wait_import,
+    apply, deploy, deployment, eventually, export, kubectl, pods, rollout, service, text, unexport,
+    wait_import,
 };
 use crate::world::World;
 
@@ -77,7 +77,7 @@ fn owned<const N: usize>(texts: [&str; N]) -> Vec<String> {
 /// The addresses of ready pods of an app, of one family.
 fn pod_ips(cluster: &Cluster, ns: &str, app: &str, is_v6: bool) -> Result<Vec<String>> {
     let mut ips = Vec::new();
-    for pod in list(cluster, ns, "pods", &format!("app={app}"))? {
+    for pod in cluster.list(ns, "pods", &format!("app={app}"))? {
         if pod["metadata"]["deletionTimestamp"].is_null() {
             let all = pod["status"]["podIPs"].as_array().cloned();
             ips.extend(all.unwrap_or_default().iter().map(|ip| text(&ip["ip"])));
@@ -235,7 +235,7 @@ fn big_answers(world: &World, ns: &str) -> Result<()> {
         Ok(records("A")?.len() == ENDPOINTS)
     })?;
 
-    let service = object(west, TOMBOLO_SYSTEM, "service", "tombolo-dns")?;
+    let service = west.object(TOMBOLO_SYSTEM, "service", "tombolo-dns")?;
     let server = text(&service.context("no Service")?["spec"]["clusterIP"]);
     for at in [&server, &resolver(west)] {
         for (kind, is_tcp, options) in [
@@ -343,7 +343,7 @@ fn rights(world: &World, ns: &str) -> Result<()> {
         let client = pod_of(west, ns, "client")?;
         let selector = "app.kubernetes.io/name=tombolo-dns";
         let mut told = String::new();
-        for pod in list(west, TOMBOLO_SYSTEM, "pods", selector)? {
+        for pod in west.list(TOMBOLO_SYSTEM, "pods", selector)? {
             let ip = text(&pod["status"]["podIP"]);
             let url = format!("http://{ip}:9464/readyz");
             told += &west.exec(ns, &client, &["curl", "-s", "-m", "5", &url])?;
@@ -390,7 +390,7 @@ fn check_from_the_node(east: &Cluster, west: &Cluster, ns: &str) -> Result<()> {
     wait_answer(at, (&nosuch, "A"), "NXDOMAIN", &[])?;
     ensure!(who(west, ns, &web, "80")? == pods(east, ns, "web")?);
     // The cluster's own names, by the search path and in reverse.
-    let local = object(west, ns, "service", "web")?.context("no Service")?;
+    let local = west.object(ns, "service", "web")?.context("no Service")?;
     let ip = text(&local["spec"]["clusterIP"]);
     wait_answer(at, ("web", "A"), "NOERROR", std::slice::from_ref(&ip))?;
     let octets: Vec<&str> = ip.rsplit('.').collect();

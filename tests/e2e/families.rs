@@ -6,9 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tombolo_testbed::Cluster;
 
-use crate::kit::{
-    apply, at_last, by_hand, condition, derived, export, object, slices, text, texts,
-};
+use crate::kit::{apply, at_last, by_hand, condition, derived, export, slices, text, texts};
 use crate::plain::{CLUSTERS, Plain, clear};
 use crate::process::Process;
 
@@ -135,7 +133,9 @@ fn full_name(service: &Service, headless: bool) -> String {
 /// families are never taken from one.
 fn check(cluster: &Cluster, ns: &str, name: &str, families: &[&str], narrowed: bool) -> Result<()> {
     let headless = name.ends_with("-headless");
-    let import = object(cluster, ns, "serviceimport", name)?.context("no import")?;
+    let import = cluster
+        .object(ns, "serviceimport", name)?
+        .context("no import")?;
     let own_derived = |service: &Value| {
         let label = &service["metadata"]["labels"]["multicluster.kubernetes.io/service-name"];
         text(label) == name

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::Breaking;
 use crate::fragile::Fragile;
 use crate::kit::{
-    apply, at_last, by_hand, export_of, object, rest, texts, wait_condition, wait_gone, wait_import,
+    apply, at_last, by_hand, export_of, rest, texts, wait_condition, wait_gone, wait_import,
 };
 
 pub(crate) const TESTS: &[Breaking] = &[("e2e_another_apis_exports_and_imports", both)];
@@ -94,7 +94,7 @@ fn both(fragile: &Fragile) -> Result<()> {
     let wanted = ["Ready", "True", "Exported"];
     wait_condition(left, ns, [EXPORTS, "web"], wanted)?;
     wait_import(right, ns, "web")?;
-    let copy = || object(right, ns, IMPORTS, "web")?.context("no copy");
+    let copy = || right.object(ns, IMPORTS, "web")?.context("no copy");
     let is_like_the_import = || {
         let (copy, ips) = (copy()?, wait_import(right, ns, "web")?);
         ensure!(texts(&copy["spec"]["ips"]) == ips, "{copy}");
@@ -145,7 +145,7 @@ fn both(fragile: &Fragile) -> Result<()> {
     left.kubectl(&["-n", ns, "delete", EXPORTS, "web"])?;
     wait_gone(right, ns, "web")?;
     at_last("the copy goes", || {
-        ensure!(object(right, ns, IMPORTS, "web")?.is_none());
+        ensure!(right.object(ns, IMPORTS, "web")?.is_none());
         Ok(())
     })?;
     tombolo.stop()?;

@@ -150,41 +150,9 @@ pub(crate) fn rollout(cluster: &Cluster, namespace: &str, name: &str) -> Result<
     kubectl(cluster, namespace, &args).map(drop)
 }
 
-/// An object as JSON; `None` where it is not there.
-pub(crate) fn object(
-    cluster: &Cluster,
-    namespace: &str,
-    kind: &str,
-    name: &str,
-) -> Result<Option<Value>> {
-    let args = ["get", kind, name, "--ignore-not-found", "-o", "json"];
-    let text = kubectl(cluster, namespace, &args)?;
-    if text.trim().is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(serde_json::from_str(&text)?))
-}
-
-/// All objects of a kind with a label.
-pub(crate) fn list(
-    cluster: &Cluster,
-    namespace: &str,
-    kind: &str,
-    selector: &str,
-) -> Result<Vec<Value>> {
-    let args = ["get", kind, "-l", selector, "-o", "json"];
-    let json: Value = serde_json::from_str(&kubectl(cluster, namespace, &args)?)?;
-    Ok(json["items"].as_array().cloned().unwrap_or_default())
-}
-
 /// Our slices of an import.
 pub(crate) fn slices(cluster: &Cluster, namespace: &str, name: &str) -> Result<Vec<Value>> {
-    list(
-        cluster,
-        namespace,
-        "endpointslices",
-        &format!("{OF_IMPORT}={name}"),
-    )
+    cluster.list(namespace, "endpointslices", &format!("{OF_IMPORT}={name}"))
 }
 
 /// The endpoints of an import's slices of one source cluster.
@@ -195,7 +163,7 @@ pub(crate) fn endpoints(
     source: &str,
 ) -> Result<Vec<Value>> {
     let selector = format!("{OF_IMPORT}={name},multicluster.kubernetes.io/source-cluster={source}");
-    let slices = list(cluster, namespace, "endpointslices", &selector)?;
+    let slices = cluster.list(namespace, "endpointslices", &selector)?;
     let endpoints = slices
         .iter()
         .flat_map(|slice| slice["endpoints"].as_array().cloned().unwrap_or_default());
@@ -204,12 +172,12 @@ pub(crate) fn endpoints(
 
 /// The derived Services of a namespace.
 pub(crate) fn derived(cluster: &Cluster, namespace: &str) -> Result<Vec<Value>> {
-    list(cluster, namespace, "services", OF_IMPORT)
+    cluster.list(namespace, "services", OF_IMPORT)
 }
 
 /// The pods with a label `app` that are not going away.
 pub(crate) fn pods(cluster: &Cluster, namespace: &str, app: &str) -> Result<Vec<String>> {
-    let pods = list(cluster, namespace, "pods", &format!("app={app}"))?;
+    let pods = cluster.list(namespace, "pods", &format!("app={app}"))?;
     let alive = pods
         .iter()
         .filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
@@ -244,7 +212,7 @@ pub(crate) fn wait_condition(
     let ([kind, name], [condition_kind, status, reason]) = (object_name, wanted);
     let mut last = None;
     let result = poll(condition_kind, || {
-        let Some(found) = object(cluster, namespace, kind, name)? else {
+        let Some(found) = cluster.object(namespace, kind, name)? else {
             return Ok(None);
         };
         last = condition(&found, condition_kind);
@@ -265,13 +233,8 @@ pub(crate) fn wait_import(cluster: &Cluster, namespace: &str, name: &str) -> Res
 /// Waits until nothing of an import is left.
 pub(crate) fn wait_gone(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
     eventually(&format!("{name} goes from {}", cluster.name()), || {
-        let derived = list(
-            cluster,
-            namespace,
-            "services",
-            &format!("{OF_IMPORT}={name}"),
-        )?;
-        Ok(object(cluster, namespace, "serviceimport", name)?.is_none()
+        let derived = cluster.list(namespace, "services", &format!("{OF_IMPORT}={name}"))?;
+        Ok(cluster.object(namespace, "serviceimport", name)?.is_none()
             && slices(cluster, namespace, name)?.is_empty()
             && derived.is_empty())
     })
@@ -436,7 +399,7 @@ pub(crate) fn versions(cluster: &Cluster, namespace: &str) -> Result<BTreeSet<Ve
     let mut versions = BTreeSet::new();
     for kind in ["serviceimports", "services", "endpointslices"] {
         let ours = "app.kubernetes.io/managed-by=tombolo";
-        for object in list(cluster, namespace, kind, ours)? {
+        for object in cluster.list(namespace, kind, ours)? {
             let meta = &object["metadata"];
             let name = text(&meta["name"]);
             versions.insert(Version {

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::Breaking;
 use crate::fragile::{Fragile, SECOND_USER};
-use crate::kit::{apply, eventually, exported, object, text, wait_import};
+use crate::kit::{apply, eventually, exported, text, wait_import};
 use crate::process::{Process, USER};
 
 pub(crate) const TESTS: &[Breaking] = &[
@@ -14,12 +14,9 @@ pub(crate) const TESTS: &[Breaking] = &[
 ];
 
 fn holder(fragile: &Fragile) -> Result<String> {
-    let lease = object(
-        fragile.left(),
-        "tombolo-system",
-        "lease",
-        "tombolo-controller",
-    )?;
+    let lease = fragile
+        .left()
+        .object("tombolo-system", "lease", "tombolo-controller")?;
     Ok(text(&lease.context("no Lease")?["spec"]["holderIdentity"]))
 }
 
@@ -70,7 +67,10 @@ fn paused(fragile: &Fragile) -> Result<()> {
     std::thread::scope(|scope| {
         let load = scope.spawn(|| apply(fragile.left(), ns, &many));
         eventually("it is busy", || {
-            Ok(object(fragile.left(), ns, "serviceimport", "busy3")?.is_some())
+            Ok(fragile
+                .left()
+                .object(ns, "serviceimport", "busy3")?
+                .is_some())
         })?;
         first.part.pause()?;
         load.join()

@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::fragile::Fragile;
 use crate::kit::{
-    apply, at_last, by_hand, deploy, derived, endpoints, eventually, export, export_of, object,
-    rest, rollout, slices, text, texts, versions, wait_condition, wait_import, writes,
+    apply, at_last, by_hand, deploy, derived, endpoints, eventually, export, export_of, rest,
+    rollout, slices, text, texts, versions, wait_condition, wait_import, writes,
 };
 use crate::world::World;
 use crate::{Alone, Breaking};
@@ -66,7 +66,9 @@ fn pruned(fragile: &Fragile) -> Result<()> {
     let yaml = by_hand("web", &["IPv4", "IPv6"], spec) + &export_of("web");
     apply(fragile.left(), ns, &yaml)?;
     at_last("the import has addresses", || {
-        let import = object(right, ns, "serviceimport", "web")?.context("no import")?;
+        let import = right
+            .object(ns, "serviceimport", "web")?
+            .context("no import")?;
         ensure!(texts(&import["spec"]["ips"]).len() == 2, "{import}");
         ensure!(
             import["spec"]["ipFamilies"].is_null(),
@@ -123,7 +125,9 @@ fn contended(fragile: &Fragile) -> Result<()> {
     wait_import(right, ns, "web")?;
     let service = text(&derived(right, ns)?.first().context("none")?["metadata"]["name"]);
     let is_left = || {
-        let import = object(right, ns, "serviceimport", "web")?.context("no import")?;
+        let import = right
+            .object(ns, "serviceimport", "web")?
+            .context("no import")?;
         Ok::<_, anyhow::Error>(import["status"].to_string().contains("Contended"))
     };
     let patch = r#"{"spec":{"sessionAffinity":"ClientIP"}}"#;

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 
 use crate::Test;
 use crate::kit::{
-    apply, by_hand, condition, eventually, export, object, wait_condition, wait_gone, wait_import,
+    apply, by_hand, condition, eventually, export, wait_condition, wait_gone, wait_import,
 };
 use crate::world::World;
 
@@ -57,7 +57,7 @@ metadata: {name: hold, finalizers: [example.com/hold]}
     let wanted = ["Ready", "True", "Exported"];
     wait_condition(east, &held, ["serviceexport", "more"], wanted)?;
     wait_import(east, &held, "more")?;
-    ensure!(object(west, &held, "serviceimport", "more")?.is_none());
+    ensure!(west.object(&held, "serviceimport", "more")?.is_none());
     let log = world.log()?;
     let refused: Vec<&str> = log
         .lines()

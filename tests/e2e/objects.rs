@@ -4,8 +4,8 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::Test;
 use crate::kit::{
-    apply, by_hand, deploy, derived, eventually, export, kubectl, object, rollout, service, slices,
-    text, texts, unexport, wait_condition, wait_gone, wait_import,
+    apply, by_hand, deploy, derived, eventually, export, kubectl, rollout, service, slices, text,
+    texts, unexport, wait_condition, wait_gone, wait_import,
 };
 use crate::world::World;
 
@@ -56,13 +56,15 @@ fn stranger(world: &World, ns: &str) -> Result<()> {
     apply(east, ns, &service("web", ""))?;
     export(east, ns, "web")?;
     wait_import(west, ns, "web")?;
-    let import = object(west, ns, "serviceimport", "web")?.context("no import")?;
+    let import = west
+        .object(ns, "serviceimport", "web")?
+        .context("no import")?;
     let annotation = "multicluster.kubernetes.io/derived-service";
     let derived = text(&import["metadata"]["annotations"][annotation]);
     unexport(east, ns, "web")?;
     wait_gone(west, ns, "web")?;
     apply(west, ns, &service(&derived, ""))?;
-    let theirs = object(west, ns, "service", &derived)?;
+    let theirs = west.object(ns, "service", &derived)?;
     export(east, ns, "web")?;
     let wanted = ["Ready", "False", "Pending"];
     let import = wait_condition(west, ns, ["serviceimport", "web"], wanted)?;
@@ -75,7 +77,7 @@ fn stranger(world: &World, ns: &str) -> Result<()> {
         "no slice beside a stranger's Service"
     );
     ensure!(
-        object(west, ns, "service", &derived)? == theirs,
+        west.object(ns, "service", &derived)? == theirs,
         "it was changed"
     );
     kubectl(west, ns, &["delete", "service", &derived])?;
@@ -100,7 +102,7 @@ fn repairs(world: &World, ns: &str) -> Result<()> {
         &["patch", "endpointslice", &name, "--type=merge", "-p", patch],
     )?;
     eventually("the edited slice is put right", || {
-        let slice = object(west, ns, "endpointslice", &name)?.context("gone")?;
+        let slice = west.object(ns, "endpointslice", &name)?.context("gone")?;
         Ok(slice["endpoints"] == before[0]["endpoints"])
     })?;
 
@@ -119,7 +121,7 @@ fn repairs(world: &World, ns: &str) -> Result<()> {
 
     kubectl(west, ns, &["delete", "serviceimport", "web"])?;
     eventually("the import is back, and all that it owns", || {
-        let import = object(west, ns, "serviceimport", "web")?;
+        let import = west.object(ns, "serviceimport", "web")?;
         let uid = import.map(|import| text(&import["metadata"]["uid"]));
         let owned = |object: &serde_json::Value| {
             let owner = &object["metadata"]["ownerReferences"][0]["uid"];
@@ -144,15 +146,17 @@ spec: {{type: ClusterSetIP, ports: [{{port: 7}}]}}
         );
         apply(west, ns, &import)?;
     }
-    let lonely = object(west, ns, "serviceimport", "lonely")?;
+    let lonely = west.object(ns, "serviceimport", "lonely")?;
     apply(east, ns, &by_hand("web", &["IPv4"], ""))?;
     export(east, ns, "web")?;
     let ips = wait_import(west, ns, "web")?;
     ensure!(!ips.is_empty());
-    let import = object(west, ns, "serviceimport", "web")?.context("no import")?;
+    let import = west
+        .object(ns, "serviceimport", "web")?
+        .context("no import")?;
     ensure!(import["spec"]["ports"][0]["port"] == 80, "{import}");
     unexport(east, ns, "web")?;
     wait_gone(west, ns, "web")?;
-    ensure!(object(west, ns, "serviceimport", "lonely")? == lonely);
+    ensure!(west.object(ns, "serviceimport", "lonely")? == lonely);
     Ok(())
 }

@@ -5,8 +5,8 @@ use tombolo_testbed::Cluster;
 
 use crate::Test;
 use crate::kit::{
-    To, apply, ask, deploy, deployment, eventually, export, kubectl, names, object, pods, rollout,
-    service, unexport, wait_answers, wait_gone, wait_import,
+    To, apply, ask, deploy, deployment, eventually, export, kubectl, names, pods, rollout, service,
+    unexport, wait_answers, wait_gone, wait_import,
 };
 use crate::world::World;
 
@@ -39,7 +39,7 @@ fn clusterset_ip(world: &World, ns: &str) -> Result<()> {
     populate(west, ns, 1, "")?;
     apply(north, ns, &deployment("client", 1))?;
     rollout(north, ns, "client")?;
-    let local = object(west, ns, "service", "web")?;
+    let local = west.object(ns, "service", "web")?;
     export(east, ns, "web")?;
     let mut addresses = Vec::new();
     for cluster in [east, north, west] {
@@ -84,7 +84,7 @@ fn clusterset_ip(world: &World, ns: &str) -> Result<()> {
         wait_gone(cluster, ns, "web")?;
     }
     ensure!(
-        object(west, ns, "service", "web")? == local,
+        west.object(ns, "service", "web")? == local,
         "the user's Service was changed"
     );
     Ok(())

@@ -6,11 +6,11 @@ use anyhow::{Context as _, Result, ensure};
 use tokio::time::Instant;
 
 use crate::Test;
-use crate::objects::standard;
-use crate::sites::{
-    CLUSTERS, HOLD_SECS, LEASE_SECS, Sites, address, clusters, eventually, export, imported,
-    object, rest, say, serve, wait_imported,
+use crate::kit::{
+    address, clusters, eventually, export, imported, rest, say, serve, wait_imported,
 };
+use crate::objects::standard;
+use crate::sites::{CLUSTERS, HOLD_SECS, LEASE_SECS, Sites};
 
 pub(crate) const TESTS: &[Test] = &[
     ("e2e_r03_a_cluster_disappears_for_good", disappears),
@@ -24,7 +24,7 @@ pub(crate) const TESTS: &[Test] = &[
 const SIGN_SECS: u64 = LEASE_SECS / 3;
 
 fn ready_message(sites: &Sites, on: &str, ns: &str, name: &str) -> Result<String> {
-    let import = object(sites.cluster(on), ns, "serviceimport", name)?;
+    let import = sites.cluster(on).object(ns, "serviceimport", name)?;
     Ok(import.context("no import")?["status"]["conditions"].to_string())
 }
 
@@ -35,7 +35,9 @@ fn disappears(sites: &mut Sites, ns: &str) -> Result<()> {
     export(east, ns, "search")?;
     let search = [address("east", 5)];
     wait_imported(sites.cluster("north"), ns, "search", &[("east", &search)])?;
-    let before = object(sites.cluster("north"), ns, "serviceimport", "checkout")?;
+    let before = sites
+        .cluster("north")
+        .object(ns, "serviceimport", "checkout")?;
 
     let began = Instant::now();
     sites.part("east").kill()?;
@@ -51,7 +53,9 @@ fn disappears(sites: &mut Sites, ns: &str) -> Result<()> {
     let least = Duration::from_secs(LEASE_SECS - SIGN_SECS + HOLD_SECS);
     ensure!(took >= least, "withdrawn after {took:?} already");
     // The import and its address stay; what only east had is kept, and said to be.
-    let import = object(sites.cluster("north"), ns, "serviceimport", "checkout")?;
+    let import = sites
+        .cluster("north")
+        .object(ns, "serviceimport", "checkout")?;
     let import = import.context("gone")?;
     ensure!(clusters(&import) == ["west"], "{import}");
     ensure!(import["spec"] == before.context("gone")?["spec"]);

@@ -3,11 +3,11 @@
 use anyhow::{Context as _, Result, ensure};
 
 use crate::Test;
-use crate::objects::standard;
-use crate::sites::{
-    CLUSTERS, OTHER, Sites, TIMEOUT, address, clusters, eventually, export, imported, object, rest,
-    serve, text_of, wait_imported,
+use crate::kit::{
+    TIMEOUT, address, clusters, eventually, export, imported, rest, serve, wait_imported,
 };
+use crate::objects::standard;
+use crate::sites::{CLUSTERS, OTHER, Sites, text_of};
 
 pub(crate) const TESTS: &[Test] = &[
     ("e2e_r07_two_clusters_claim_one_name", two_claim_one_name),
@@ -70,7 +70,7 @@ fn two_claim_one_name(sites: &mut Sites, ns: &str) -> Result<()> {
         let cluster = sites.cluster(name);
         wait_imported(cluster, ns, "checkout", &wanted)?;
         eventually("no leftovers", || {
-            Ok(object(cluster, ns, "serviceimport", "search")?.is_none())
+            Ok(cluster.object(ns, "serviceimport", "search")?.is_none())
         })?;
     }
     eventually("the first is refused", || {
@@ -80,7 +80,6 @@ fn two_claim_one_name(sites: &mut Sites, ns: &str) -> Result<()> {
 
     // And back, in the same way.
     sites.part(OTHER).stop(TIMEOUT)?;
-    sites.controllers.remove(OTHER);
     sites.part("east").stop(TIMEOUT)?;
     sites.launch("east", "east", &["--take-over"])?;
     sites.wait_ready("east")?;
@@ -99,7 +98,7 @@ fn drain(sites: &mut Sites, ns: &str) -> Result<()> {
         let cluster = sites.cluster(name);
         wait_imported(cluster, ns, "checkout", &[("west", &west)])?;
         eventually("status says so", || {
-            let import = object(cluster, ns, "serviceimport", "checkout")?;
+            let import = cluster.object(ns, "serviceimport", "checkout")?;
             let import = import.context("no import")?;
             let says = import["status"]["conditions"].to_string();
             Ok(clusters(&import) == ["west"] && says.contains("cluster east is drained"))

@@ -3,10 +3,11 @@
 use anyhow::{Context as _, Result, ensure};
 
 use crate::Test;
-use crate::sites::{
-    CLUSTERS, Sites, address, clusters, endpoints, eventually, export, imported, object, rest, say,
-    serve, unexport, wait_imported,
+use crate::kit::{
+    address, clusters, endpoints, eventually, export, imported, rest, say, serve, unexport,
+    wait_imported,
 };
+use crate::sites::{CLUSTERS, Sites};
 
 pub(crate) const TESTS: &[Test] = &[
     ("e2e_exports_become_imports_everywhere", exports),
@@ -38,12 +39,14 @@ fn exports(sites: &mut Sites, ns: &str) -> Result<()> {
     for name in CLUSTERS {
         let cluster = sites.cluster(name);
         eventually("both clusters and an address", || {
-            let import = object(cluster, ns, "serviceimport", "checkout")?;
+            let import = cluster.object(ns, "serviceimport", "checkout")?;
             let import = import.context("no import")?;
             let ips = import["spec"]["ips"].as_array().map_or(0, Vec::len);
             Ok(clusters(&import) == ["east", "west"] && ips == 1)
         })?;
-        let import = object(cluster, ns, "serviceimport", "checkout")?.context("gone")?;
+        let import = cluster
+            .object(ns, "serviceimport", "checkout")?
+            .context("gone")?;
         addresses.push(import["spec"]["ips"].clone());
     }
     // A change arrives, in both directions.
@@ -60,14 +63,16 @@ fn exports(sites: &mut Sites, ns: &str) -> Result<()> {
     }
     // The clusterset IP did not move.
     for (name, before) in CLUSTERS.iter().zip(addresses) {
-        let import = object(sites.cluster(name), ns, "serviceimport", "checkout")?;
+        let import = sites
+            .cluster(name)
+            .object(ns, "serviceimport", "checkout")?;
         ensure!(import.context("gone")?["spec"]["ips"] == before);
     }
     unexport(sites.cluster("east"), ns, "checkout")?;
     for name in CLUSTERS {
         let cluster = sites.cluster(name);
         eventually("the import goes", || {
-            let import = object(cluster, ns, "serviceimport", "checkout")?;
+            let import = cluster.object(ns, "serviceimport", "checkout")?;
             Ok(import.is_none() && imported(cluster, ns, "checkout")?.is_empty())
         })?;
     }

@@ -5,17 +5,18 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use etcd_client::{Client, ConnectOptions};
-use serde_json::{Value, json};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::json;
 use tombolo_testbed::{
     Cluster, ClusterSpec, Etcd, EtcdSpec, Part, Progress, Spec, Testbed, wait_for,
 };
 
-/// Everything takes less, a lease of 30 s and a hold among it.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);
+use crate::kit::TIMEOUT;
+use crate::regions::Far;
+
 /// The clusters that take part.
 pub(crate) const CLUSTERS: [&str; 3] = ["east", "west", "north"];
 /// One that does not, unless a test lets it.
@@ -40,6 +41,8 @@ pub(crate) struct Sites {
     pub(crate) testbed: Testbed,
     pub(crate) etcd: Etcd,
     pub(crate) controllers: BTreeMap<&'static str, Controller>,
+    /// A second region, once a test needs it.
+    pub(crate) far: Option<Far>,
     runtime: tokio::runtime::Runtime,
     folder: PathBuf,
 }
@@ -64,6 +67,7 @@ impl Sites {
             testbed,
             etcd,
             controllers: BTreeMap::new(),
+            far: None,
             runtime,
             folder,
         };
@@ -84,17 +88,25 @@ impl Sites {
 
     /// An etcd user for each cluster, then the rules are turned on.
     fn grant(&self) -> Result<()> {
+        let grants = CLUSTERS.map(|name| vec!["--cluster", name]);
+        self.secure(&self.etcd, &grants)
+    }
+
+    /// Gives access to an etcd, to each cluster or replicator that is named, and turns the rules on.
+    pub(crate) fn secure(&self, etcd: &Etcd, grants: &[Vec<&str>]) -> Result<()> {
         fs::write(self.password("root"), ROOT_PASSWORD)?;
-        let url = self.etcd.endpoints().join(",");
-        for name in CLUSTERS {
+        let url = etcd.endpoints().join(",");
+        for grant in grants {
+            let name = grant[1];
             fs::write(self.password(name), format!("password of {name}"))?;
-            let output = tombolo(&["registry", "grant", "--cluster", name, "--registry", &url])
+            let output = tombolo(&["registry", "grant", "--registry", &url])
+                .args(grant)
                 .arg("--password-file")
                 .arg(self.password(name))
                 .output()?;
             ensure!(output.status.success(), "grant: {}", text_of(&output));
         }
-        let mut client = self.wait(Client::connect(self.etcd.endpoints(), None))?;
+        let mut client = self.wait(Client::connect(etcd.endpoints(), None))?;
         self.wait(client.user_add("root", ROOT_PASSWORD, None))?;
         self.wait(client.role_add("root")).ok();
         self.wait(client.user_grant_role("root", "root"))?;
@@ -110,22 +122,49 @@ impl Sites {
         Ok(self.runtime.block_on(call)?)
     }
 
+    /// Lets something go on beside the test.
+    pub(crate) fn beside<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> tokio::task::JoinHandle<T> {
+        self.runtime.spawn(task)
+    }
+
+    /// A client of an API server that may do everything.
+    pub(crate) fn kube(&self, cluster: &Cluster) -> Result<kube::Client> {
+        let kubeconfig = Kubeconfig::from_yaml(&cluster.kubeconfig())?;
+        let options = KubeConfigOptions::default();
+        let config = self.wait(kube::Config::from_custom_kubeconfig(kubeconfig, &options))?;
+        let _in_runtime = self.runtime.enter();
+        Ok(kube::Client::try_from(config)?)
+    }
+
     /// A client of etcd that may do everything.
     pub(crate) fn client(&self) -> Result<Client> {
+        self.client_of(&self.etcd)
+    }
+
+    /// The same, of any etcd.
+    pub(crate) fn client_of(&self, etcd: &Etcd) -> Result<Client> {
         let options = ConnectOptions::new().with_user("root", ROOT_PASSWORD);
-        self.wait(Client::connect(self.etcd.endpoints(), Some(options)))
+        self.wait(Client::connect(etcd.endpoints(), Some(options)))
     }
 
     /// The revision of the registry.
     pub(crate) fn revision(&self) -> Result<i64> {
-        let mut client = self.client()?;
+        self.revision_of(&self.etcd)
+    }
+
+    /// The revision of any etcd.
+    pub(crate) fn revision_of(&self, etcd: &Etcd) -> Result<i64> {
+        let mut client = self.client_of(etcd)?;
         let answer = self.wait(client.get("x", None))?;
         Ok(answer
             .header()
             .map_or(0, etcd_client::ResponseHeader::revision))
     }
 
-    fn password(&self, user: &str) -> PathBuf {
+    pub(crate) fn password(&self, user: &str) -> PathBuf {
         self.folder.join(format!("{user}.password"))
     }
 
@@ -140,9 +179,21 @@ impl Sites {
 
     /// Starts a controller on an API server, under a name in the registry.
     pub(crate) fn launch(&mut self, on: &'static str, name: &str, args: &[&str]) -> Result<()> {
+        let urls = self.etcd.endpoints().join(",");
+        self.launch_at(&urls, on, name, args)
+    }
+
+    /// The same, at any etcd.
+    pub(crate) fn launch_at(
+        &mut self,
+        urls: &str,
+        on: &'static str,
+        name: &str,
+        args: &[&str],
+    ) -> Result<()> {
         let mut command = tombolo(&["controller", "--cluster", name, "--kubeconfig"]);
         command.arg(self.kubeconfig(on));
-        command.args(["--registry", &self.etcd.endpoints().join(",")]);
+        command.args(["--registry", urls]);
         command.args(["--registry-user", &format!("tombolo-cluster-{name}")]);
         command
             .arg("--registry-password-file")
@@ -214,8 +265,13 @@ impl Sites {
 
     /// Runs `tombolo` against the registry as its root user.
     pub(crate) fn operate(&self, args: &[&str]) -> Result<Output> {
+        self.operate_at(&self.etcd, args)
+    }
+
+    /// The same, at any etcd.
+    pub(crate) fn operate_at(&self, etcd: &Etcd, args: &[&str]) -> Result<Output> {
         let mut command = tombolo(args);
-        command.args(["--registry", &self.etcd.endpoints().join(",")]);
+        command.args(["--registry", &etcd.endpoints().join(",")]);
         command.args(["--registry-user", "root", "--registry-password-file"]);
         command.arg(self.password("root"));
         Ok(command.output()?)
@@ -276,9 +332,7 @@ impl Sites {
             }
         }
         self.etcd.wait_healthy()?;
-        if let Some(other) = self.controllers.remove(OTHER)
-            && other.part.is_running()
-        {
+        if let Some(other) = self.controllers.get(OTHER) {
             other.part.stop(TIMEOUT)?;
         }
         for name in CLUSTERS {
@@ -337,224 +391,6 @@ fn account(cluster: &Cluster, folder: &std::path::Path) -> Result<String> {
         "contexts": [{"name": id, "context": {"cluster": id, "user": id}}],
     });
     Ok(config.to_string())
-}
-
-/// A Service with endpoints at these addresses, not yet exported.
-pub(crate) fn serve(
-    cluster: &Cluster,
-    namespace: &str,
-    name: &str,
-    addresses: &[String],
-) -> Result<()> {
-    let port = json!({"name": "http", "port": 80});
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
-        "spec": {"ports": [port], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"},
-    });
-    apply(cluster, namespace, &service)?;
-    endpoints(cluster, namespace, name, addresses)
-}
-
-/// Sets the endpoints of a Service.
-pub(crate) fn endpoints(
-    cluster: &Cluster,
-    namespace: &str,
-    name: &str,
-    addresses: &[String],
-) -> Result<()> {
-    apply(cluster, namespace, &slice(name, addresses))
-}
-
-/// Sets the endpoints of several Services.
-pub(crate) fn apply_all(
-    cluster: &Cluster,
-    namespace: &str,
-    services: impl Iterator<Item = (String, Vec<String>)>,
-) -> Result<()> {
-    let items: Vec<Value> = services.map(|(name, all)| slice(&name, &all)).collect();
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-    apply(cluster, namespace, &list)
-}
-
-fn slice(name: &str, addresses: &[String]) -> Value {
-    let endpoints: Vec<Value> = addresses
-        .iter()
-        .map(|a| json!({"addresses": [a]}))
-        .collect();
-    json!({
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-        "metadata": {"name": format!("{name}-1"), "labels": {"kubernetes.io/service-name": name}},
-        "ports": [{"name": "http", "port": 8080}], "endpoints": endpoints,
-    })
-}
-
-/// The resource versions of an import and all that hangs on it.
-pub(crate) fn versions(cluster: &Cluster, namespace: &str, name: &str) -> Result<Vec<String>> {
-    let mut versions = Vec::new();
-    if let Some(import) = object(cluster, namespace, "serviceimport", name)? {
-        versions.push(string(&import["metadata"]["resourceVersion"]));
-    }
-    let selector = format!("multicluster.kubernetes.io/service-name={name}");
-    for kind in ["services", "endpointslices"] {
-        let args = ["-n", namespace, "get", kind, "-l", &selector, "-o", "json"];
-        let json: Value = serde_json::from_str(&cluster.kubectl(&args)?)?;
-        for item in json["items"].as_array().into_iter().flatten() {
-            versions.push(string(&item["metadata"]["resourceVersion"]));
-        }
-    }
-    Ok(versions)
-}
-
-pub(crate) fn export(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
-    let export = json!({
-        "apiVersion": "multicluster.x-k8s.io/v1beta1", "kind": "ServiceExport",
-        "metadata": {"name": name},
-    });
-    apply(cluster, namespace, &export)
-}
-
-pub(crate) fn unexport(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
-    let args = ["-n", namespace, "delete", "serviceexport", name];
-    cluster.kubectl(&args).map(drop)
-}
-
-pub(crate) fn apply(cluster: &Cluster, namespace: &str, object: &Value) -> Result<()> {
-    let args = [
-        "-n",
-        namespace,
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "-f",
-        "-",
-    ];
-    cluster
-        .kubectl_with_input(&args, &object.to_string())
-        .map(drop)
-}
-
-/// An object as JSON; `None` where it is not there.
-pub(crate) fn object(
-    cluster: &Cluster,
-    namespace: &str,
-    kind: &str,
-    name: &str,
-) -> Result<Option<Value>> {
-    let args = [
-        "-n",
-        namespace,
-        "get",
-        kind,
-        name,
-        "--ignore-not-found",
-        "-o",
-        "json",
-    ];
-    let text = cluster.kubectl(&args)?;
-    if text.trim().is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(serde_json::from_str(&text)?))
-}
-
-/// The slices of an import: the addresses by source cluster.
-pub(crate) fn imported(
-    cluster: &Cluster,
-    namespace: &str,
-    name: &str,
-) -> Result<BTreeMap<String, Vec<String>>> {
-    let selector = format!("multicluster.kubernetes.io/service-name={name}");
-    let args = [
-        "-n",
-        namespace,
-        "get",
-        "endpointslices",
-        "-l",
-        &selector,
-        "-o",
-        "json",
-    ];
-    let json: Value = serde_json::from_str(&cluster.kubectl(&args)?)?;
-    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for slice in json["items"].as_array().into_iter().flatten() {
-        let labels = &slice["metadata"]["labels"];
-        let source = &labels["multicluster.kubernetes.io/source-cluster"];
-        let found = all.entry(string(source)).or_default();
-        for endpoint in slice["endpoints"].as_array().into_iter().flatten() {
-            found.push(string(&endpoint["addresses"][0]));
-        }
-        found.sort();
-    }
-    Ok(all)
-}
-
-pub(crate) fn string(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-/// `status.clusters` of an import.
-pub(crate) fn clusters(import: &Value) -> Vec<String> {
-    let clusters = import["status"]["clusters"].as_array();
-    let names = clusters
-        .into_iter()
-        .flatten()
-        .map(|c| string(&c["cluster"]));
-    names.collect()
-}
-
-/// Waits until the slices of an import hold exactly these addresses.
-pub(crate) fn wait_imported(
-    cluster: &Cluster,
-    namespace: &str,
-    name: &str,
-    wanted: &[(&str, &[String])],
-) -> Result<()> {
-    let wanted: BTreeMap<String, Vec<String>> = wanted
-        .iter()
-        .map(|(source, addresses)| {
-            let mut addresses = addresses.to_vec();
-            addresses.sort();
-            ((*source).to_owned(), addresses)
-        })
-        .collect();
-    let mut last = BTreeMap::new();
-    let result = eventually("endpoints", || {
-        last = imported(cluster, namespace, name)?;
-        Ok(last == wanted)
-    });
-    let on = cluster.name();
-    result.with_context(|| format!("{namespace}/{name} in {on} has {last:?}, wanted {wanted:?}"))
-}
-
-/// Waits until something is so.
-pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    wait_for(what, TIMEOUT, || Ok(is_so()?.then_some(())))
-}
-
-/// Says what was measured.
-pub(crate) fn say(text: &str) {
-    use std::io::Write as _;
-    writeln!(std::io::stderr(), "{text}").ok();
-}
-
-/// Gives whatever should not happen the time to happen.
-pub(crate) fn rest(secs: u64) {
-    pause_for(Duration::from_secs(secs));
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "there is no runtime to be blocked"
-)]
-pub(crate) fn pause_for(time: Duration) {
-    std::thread::sleep(time);
-}
-
-/// An address of a cluster.
-pub(crate) fn address(cluster: &str, number: u32) -> String {
-    let place = CLUSTERS.iter().position(|name| *name == cluster);
-    let place = place.map_or(9, |at| at + 1);
-    format!("10.{place}.{}.{}", number / 250, number % 250 + 1)
 }
 
 /// A number of a controller's metrics; the sum over all series that contain a text.

@@ -3,11 +3,9 @@
 use anyhow::{Context as _, Result, ensure};
 
 use crate::Test;
+use crate::kit::{TIMEOUT, address, eventually, export, imported, serve, wait_imported};
 use crate::objects::standard;
-use crate::sites::{
-    CLUSTERS, OTHER, Sites, TIMEOUT, address, eventually, export, imported, object, serve,
-    wait_imported,
-};
+use crate::sites::{CLUSTERS, OTHER, Sites};
 
 pub(crate) const TESTS: &[Test] = &[("e2e_a_visitor_looks_on_and_then_joins", visits)];
 
@@ -25,7 +23,9 @@ fn visits(sites: &mut Sites, ns: &str) -> Result<()> {
     // What it exports is there for itself, and says that nobody else has it.
     let guest = [address(OTHER, 0)];
     wait_imported(other, ns, "guest", &[(OTHER, &guest)])?;
-    let exported = object(other, ns, "serviceexport", "guest")?.context("no export")?;
+    let exported = other
+        .object(ns, "serviceexport", "guest")?
+        .context("no export")?;
     let conditions = exported["status"]["conditions"].to_string();
     ensure!(conditions.contains("\"Pending\""), "{conditions}");
     let written = sites.must(&["registry", "get", "--cluster", OTHER])?;
@@ -40,6 +40,7 @@ fn visits(sites: &mut Sites, ns: &str) -> Result<()> {
     sites.part(OTHER).stop(TIMEOUT)?;
     sites.must(&["leave", OTHER, "--yes"])?;
     eventually("its import goes", || {
-        Ok(object(sites.cluster("east"), ns, "serviceimport", "guest")?.is_none())
+        let import = sites.cluster("east").object(ns, "serviceimport", "guest")?;
+        Ok(import.is_none())
     })
 }

@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
 
 use crate::{
     clock::wait_for,
@@ -246,6 +247,32 @@ impl Cluster {
     /// A kubectl command for this cluster, to add arguments to.
     pub fn kubectl_command(&self) -> Command {
         kubectl_command(&self.kubectl, &self.kubeconfig_file())
+    }
+
+    /// An object as JSON; `None` where it is not there.
+    ///
+    /// # Errors
+    /// As [`Cluster::kubectl`].
+    pub fn object(&self, namespace: &str, kind: &str, name: &str) -> Result<Option<Value>> {
+        let of = ["-n", namespace, "get", kind, name];
+        let text = self.kubectl(&[&of[..], &["--ignore-not-found", "-o", "json"]].concat())?;
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(serde_json::from_str(&text)?))
+    }
+
+    /// All objects of a kind that a label selector matches, as JSON.
+    ///
+    /// # Errors
+    /// As [`Cluster::kubectl`].
+    pub fn list(&self, namespace: &str, kind: &str, selector: &str) -> Result<Vec<Value>> {
+        let of = ["-n", namespace, "get", kind, "-l", selector, "-o", "json"];
+        let mut json: Value = serde_json::from_str(&self.kubectl(&of)?)?;
+        match json["items"].take() {
+            Value::Array(items) => Ok(items),
+            other => bail!("no list: {other}"),
+        }
     }
 
     /// Applies manifests.

@@ -61,6 +61,7 @@ pub struct Member {
     part: Part,
     data: PathBuf,
     endpoint: String,
+    peer: String,
     metrics: SocketAddr,
 }
 
@@ -184,11 +185,12 @@ impl EtcdSpec {
 
 impl Member {
     fn of(state: &State, registry: &Registry, index: u8, part: Part) -> Self {
-        let [_, _, metrics] = member_ports(registry, index);
+        let [_, peer, metrics] = member_ports(registry, index);
         Self {
             part,
             data: data_folder(state, registry, index),
             endpoint: client_url(state, registry, index),
+            peer: format!("http://{}", loopback(state.slot.port(peer))),
             metrics: loopback(state.slot.port(metrics)),
         }
     }
@@ -236,6 +238,23 @@ impl Member {
         ensure!(!self.part.is_running(), "{} runs", self.part.name());
         fs::remove_dir_all(&self.data)
             .with_context(|| format!("cannot remove {}", self.data.display()))
+    }
+
+    /// Ends it and starts it without data, to join the others as a new member of its name and
+    /// address: they must know of that by then, and not of the old one any more.
+    ///
+    /// # Errors
+    /// When it does not go or start.
+    pub fn replace(&self) -> Result<()> {
+        self.part.kill()?;
+        self.wipe()?;
+        self.part
+            .restart_with(&["--initial-cluster-state=existing"])
+    }
+
+    /// The URL at which other members reach it.
+    pub fn peer_url(&self) -> &str {
+        &self.peer
     }
 
     /// Where its data is: to copy while it does not run, as a backup.

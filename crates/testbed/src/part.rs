@@ -48,7 +48,7 @@ impl Part {
             launch,
             running: Mutex::new(Running::default()),
         };
-        part.start_process(&mut part.running.lock())?;
+        part.start_process(&mut part.running.lock(), &[])?;
         Ok(part)
     }
 
@@ -130,8 +130,16 @@ impl Part {
     /// # Errors
     /// When it cannot be killed or started.
     pub fn restart(&self) -> Result<()> {
+        self.restart_with(&[])
+    }
+
+    /// [`Part::restart`] with further arguments, this once.
+    ///
+    /// # Errors
+    /// As [`Part::restart`].
+    pub fn restart_with(&self, further: &[&str]) -> Result<()> {
         self.kill()?;
-        self.start_process(&mut self.running.lock())
+        self.start_process(&mut self.running.lock(), further)
     }
 
     /// Cuts it off the network: what it sends and what is sent to it is dropped, on open
@@ -240,7 +248,7 @@ impl Part {
             .map_or(Ok(()), |record| record.signal(signal))
     }
 
-    fn start_process(&self, running: &mut Running) -> Result<()> {
+    fn start_process(&self, running: &mut Running, further: &[&str]) -> Result<()> {
         running.reap();
         for folder in ["logs", "parts"] {
             fs::create_dir_all(self.state.join(folder))?;
@@ -251,6 +259,7 @@ impl Part {
             .open(self.log_file())?;
         let mut command = self.command()?;
         let child = command
+            .args(further)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

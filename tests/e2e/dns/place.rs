@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tombolo_testbed::{Builder, Cache, Cluster, ImageSpec, Progress};
 
-use crate::kit::{TIMEOUT, eventually, kubectl, list, object, rollout, text};
+use crate::kit::{TIMEOUT, eventually, kubectl, rollout, text};
 use crate::world::World;
 
 /// Where the cluster's DNS lives.
@@ -43,7 +43,10 @@ subjects: [{kind: ServiceAccount, name: coredns, namespace: kube-system}]
 
 /// Installs all of it in a cluster, once.
 pub(crate) fn install(world: &World, cluster: &Cluster) -> Result<()> {
-    if object(cluster, TOMBOLO_SYSTEM, "deployment", "tombolo-dns")?.is_some() {
+    if cluster
+        .object(TOMBOLO_SYSTEM, "deployment", "tombolo-dns")?
+        .is_some()
+    {
         return rollout(cluster, TOMBOLO_SYSTEM, "tombolo-dns");
     }
     import_images(world, cluster)?;
@@ -192,7 +195,7 @@ pub(crate) fn stub(cluster: &Cluster, verb: &str, config_map: &str) -> Result<()
         .output()?;
     let told = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "dns-stub {verb}: {told}");
-    let version = object(cluster, KUBE_SYSTEM, "configmap", config_map)?;
+    let version = cluster.object(KUBE_SYSTEM, "configmap", config_map)?;
     let version = text(&version.context("no ConfigMap")?["metadata"]["resourceVersion"]);
     let (label, mark) = (format!("app={config_map}"), format!("reads={version}"));
     let args = ["annotate", "pods", "-l", &label, &mark, "--overwrite"];
@@ -201,7 +204,7 @@ pub(crate) fn stub(cluster: &Cluster, verb: &str, config_map: &str) -> Result<()
 
 /// What a ConfigMap holds.
 pub(crate) fn data(cluster: &Cluster, config_map: &str) -> Result<Value> {
-    let map = object(cluster, KUBE_SYSTEM, "configmap", config_map)?;
+    let map = cluster.object(KUBE_SYSTEM, "configmap", config_map)?;
     Ok(map.context("no ConfigMap")?["data"].clone())
 }
 
@@ -281,7 +284,7 @@ pub(crate) fn look_up(
 
 /// A pod of an app.
 pub(crate) fn pod_of(cluster: &Cluster, ns: &str, app: &str) -> Result<String> {
-    let pods = list(cluster, ns, "pods", &format!("app={app}"))?;
+    let pods = cluster.list(ns, "pods", &format!("app={app}"))?;
     let pod = pods.first().with_context(|| format!("no pod of {app}"))?;
     Ok(text(&pod["metadata"]["name"]))
 }
