@@ -554,11 +554,11 @@ impl Fleet {
     }
 }
 
-/// Takes the state of one record in; says whether its value changed or it went.
+/// Takes the state of one record in; says whether its value changed, it went or it came back.
 fn hold<T: PartialEq>(slot: &mut Option<Held<T>>, value: Option<T>, seen: u32) -> bool {
     match (slot.as_mut(), value) {
         (Some(held), Some(value)) => {
-            let changed = held.value != value;
+            let changed = !held.present || held.value != value;
             *held = Held {
                 value,
                 seen,

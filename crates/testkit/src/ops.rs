@@ -41,6 +41,8 @@ pub enum PeerSession {
     Blind,
     /// None.
     Gone,
+    /// The last one again, as a replicator puts it back that was replaced.
+    Back,
 }
 
 /// What a hand does to a derived object.
@@ -214,6 +216,7 @@ fn remote() -> impl Strategy<Value = Op> {
             Just(PeerSession::Blind),
             Just(PeerSession::Gone),
             Just(PeerSession::Gone),
+            Just(PeerSession::Back),
         ])
             .prop_map(|(c, s)| Op::PeerSession(c, s)),
         1 => (0..4_usize, any::<bool>()).prop_map(|(c, out)| Op::Drain(c, out)),

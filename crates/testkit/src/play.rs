@@ -42,6 +42,8 @@ pub struct Play {
     /// Whether the registry was set back since all peers opened sessions: what was said under
     /// those that are there counts no more.
     is_restored: bool,
+    /// Whether the watches have lost something since everything was listed.
+    has_lost: bool,
 }
 
 /// A cluster name of the pool.
@@ -72,6 +74,7 @@ impl Play {
             addresses: BTreeMap::new(),
             excused: BTreeSet::new(),
             is_restored: false,
+            has_lost: false,
         };
         for at in [0, 2, 3] {
             play.peer_session(at, PeerSession::Synced);
@@ -208,6 +211,10 @@ impl Play {
         }
         if std::mem::take(&mut self.is_restored) {
             self.site.believe();
+        }
+        if !std::mem::take(&mut self.has_lost) {
+            self.site.follow(&mut self.registry);
+            self.verify();
         }
         self.site.settle(&mut self.registry);
         self.verify();

@@ -433,6 +433,22 @@ impl Site {
     pub fn settle(&mut self, registry: &mut Registry) {
         self.pump(registry);
         self.inbox.retain(|mail| mail.subject.is_none());
+        self.catch_up(registry);
+        for kind in KINDS {
+            self.relist(kind, registry);
+        }
+        self.relist_registry(registry);
+        self.rest(registry);
+    }
+
+    /// Comes to rest by what watches tell alone: they have lost nothing.
+    pub fn follow(&mut self, registry: &mut Registry) {
+        self.pump(registry);
+        self.catch_up(registry);
+        self.rest(registry);
+    }
+
+    fn catch_up(&mut self, registry: &mut Registry) {
         self.api.release();
         self.connect(registry);
         self.hear(true);
@@ -442,10 +458,10 @@ impl Site {
         self.run(registry);
         let families = self.api.families().to_vec();
         self.inbox.push_back(mail(Input::Families(families)));
-        for kind in KINDS {
-            self.relist(kind, registry);
-        }
-        self.relist_registry(registry);
+    }
+
+    /// Lets time pass until nothing is left to do.
+    fn rest(&mut self, registry: &mut Registry) {
         for _ in 0..ROUNDS_MAX {
             self.run(registry);
             self.api.collect_garbage();

@@ -407,12 +407,11 @@ fn nothing_is_called_published_while_a_namespace_is_to_be_heard_of() {
     // The namespace is gone, but of its export the end was not seen.
     play.step(&Op::Restart(0));
     play.step(&Op::Namespace(SHOP, NamespaceState::Gone));
-    play.site.pump(&play.registry);
     let export = |mail: &Mail| match &mail.subject {
         Some(Subject::Object(object)) => object.kind == Kind::ServiceExport,
         _ => false,
     };
-    play.site.inbox.retain(|mail| !export(mail));
+    play.lose_all(export);
     play.site.deliver(&play.registry, usize::MAX);
     let asked: Vec<_> = play.site.pending().collect();
     let synced = |effect: &Effect| matches!(effect, Effect::Synced(_));

@@ -37,7 +37,7 @@ const PUBLISH: &str = "crates/model/src/engine/publish.rs";
 const REGRESS: &str = "crates/model/src/fleet/regress.rs";
 
 /// All of them.
-pub(super) const FAULTS: [Fault; 49] = [
+pub(super) const FAULTS: [Fault; 50] = [
     fault(
         "wrong tie-break: of equal times the greater cluster name is older",
         MERGE,
@@ -331,5 +331,11 @@ pub(super) const FAULTS: [Fault; 49] = [
         REGRESS,
         "session.map(|held| held.value.epoch)",
         "session.map(|_| 0)",
+    ),
+    fault(
+        "a session that is put back as it was is overlooked",
+        FLEET,
+        "!held.present || held.value != value",
+        "held.value != value",
     ),
 ];

@@ -403,6 +403,23 @@ fn a_cluster_is_what_its_session_and_the_operator_say() {
 }
 
 #[test]
+fn a_session_that_is_put_back_as_it_was_is_there() {
+    let mut reader = Reader::with_k();
+    let k = origin("local", "k");
+    let live = |reader: &mut Reader| {
+        let peers = reader.peers();
+        let is_live = |(_, peer): &(String, Peer)| peer.session == PeerSession::Live;
+        peers.iter().any(is_live)
+    };
+    assert!(live(&mut reader));
+    reader.delete(&k, RecordKey::Session);
+    assert!(!live(&mut reader));
+    // As a replicator does when it is replaced: the same bytes, under another lease.
+    reader.put(&k, RecordKey::Session, session(1));
+    assert!(live(&mut reader));
+}
+
+#[test]
 fn who_has_left_states_nothing_whatever_stands_there_yet() {
     let mut reader = Reader::with_k();
     let k = origin("local", "k");

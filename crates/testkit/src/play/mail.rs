@@ -16,7 +16,15 @@ impl Play {
     pub(super) fn lose(&mut self, at: usize) {
         if let Some(place) = self.losable(at) {
             self.site.inbox.remove(place);
+            self.has_lost = true;
         }
+    }
+
+    /// Loses all that is under way and like this.
+    pub fn lose_all(&mut self, is_lost: impl Fn(&Mail) -> bool) {
+        self.site.pump(&self.registry);
+        self.site.inbox.retain(|mail| !is_lost(mail));
+        self.has_lost = true;
     }
 
     pub(super) fn double(&mut self, at: usize) {
@@ -48,6 +56,9 @@ impl Play {
         if self.site.is_orderly {
             self.restore_order(&places, &mut mails);
         }
+        // What comes before a listing that does not show it is lost, too.
+        let has_listing = places.len() < self.site.inbox.len();
+        self.has_lost |= has_listing || !self.site.is_orderly;
         for (place, mail) in places.into_iter().zip(mails) {
             self.site.inbox[place] = mail;
         }

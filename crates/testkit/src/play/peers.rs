@@ -12,7 +12,7 @@ use tombolo_model::record::{Origin, Record, RecordKey};
 use super::{Play, cluster, service};
 use crate::ops::{Key, PeerSession};
 use crate::oracle::{Statement, stated_by, to_entries};
-use crate::registry::origin;
+use crate::registry::{Change, origin};
 use crate::shapes::{ExportShape, ServiceShape, SliceShape};
 
 impl Play {
@@ -41,6 +41,13 @@ impl Play {
         match state {
             PeerSession::Gone => {
                 self.registry.put(&origin, RecordKey::Session, None);
+            }
+            PeerSession::Back => {
+                let of_it =
+                    |change: &&Change| change.origin == origin && change.key == RecordKey::Session;
+                let mut changes = self.registry.log.iter().rev().filter(of_it);
+                let last = changes.find_map(|change| change.record.clone());
+                self.registry.put(&origin, RecordKey::Session, last);
             }
             PeerSession::Unsynced => self.registry.open_session(&origin, epoch),
             PeerSession::Synced | PeerSession::Blind => {
