@@ -5,6 +5,7 @@ mod dns_size;
 mod fleet;
 mod model;
 mod propagation;
+mod registry;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -23,6 +24,8 @@ enum Bench {
     Model(model::Args),
     /// From one real cluster to another, on the testbed.
     Propagation(propagation::Args),
+    /// A controller that faces a large fleet through etcd, on the testbed.
+    Registry(registry::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<()> {
@@ -31,5 +34,6 @@ pub(crate) fn run(args: Args) -> Result<()> {
         Bench::DnsSize(args) => dns_size::run(&args),
         Bench::Model(args) => model::run(&args),
         Bench::Propagation(args) => propagation::run(&args),
+        Bench::Registry(args) => registry::run(&args),
     }
 }

@@ -28,7 +28,7 @@ use tombolo_testbed::{Cache, Progress, Spec, Testbed, wait_for};
 
 mod writes;
 
-use self::writes::{Counters, free_address};
+pub(super) use self::writes::{Counters, free_address};
 
 /// Services whose writes are counted.
 const COUNTED: u32 = 20;
@@ -92,7 +92,8 @@ pub(super) fn run(args: &Args) -> Result<()> {
     runtime.block_on(measure(&east, &west, args.rounds, Counters(admin)))
 }
 
-fn built() -> Result<PathBuf> {
+/// The release build of the program, made now.
+pub(super) fn built() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let args = ["build", "--release", "--locked", "--bin", "tombolo"];
     let status = Command::new(cargo).args(args).status()?;
@@ -171,7 +172,7 @@ const MEASURED: [Measured; 6] = [
 ];
 
 #[expect(clippy::print_stdout, reason = "the result")]
-fn report(line: &str) {
+pub(super) fn report(line: &str) {
     println!("{line}");
 }
 

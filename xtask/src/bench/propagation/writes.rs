@@ -18,25 +18,37 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// The admin endpoint of the process that is measured.
 #[derive(Clone, Copy)]
-pub(super) struct Counters(pub(super) SocketAddr);
+pub(in crate::bench) struct Counters(pub(in crate::bench) SocketAddr);
 
 /// Writes by cluster.
 type Counts = BTreeMap<String, u64>;
 
 /// A port that nobody listens on now.
-pub(super) fn free_address() -> Result<SocketAddr> {
+pub(in crate::bench) fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
 impl Counters {
-    /// The writes to API servers so far.
-    fn read(self) -> Result<Counts> {
+    /// An answer of the admin endpoint.
+    pub(in crate::bench) fn get(self, path: &str) -> Result<String> {
         let mut stream = TcpStream::connect_timeout(&self.0, ANSWER_WITHIN)?;
         stream.set_read_timeout(Some(ANSWER_WITHIN))?;
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         ensure!(text.starts_with("HTTP/1.0 200") || text.starts_with("HTTP/1.1 200"));
+        let (_, body) = text.split_once("\r\n\r\n").context("no body")?;
+        Ok(body.to_owned())
+    }
+
+    /// The writes to all API servers so far.
+    pub(in crate::bench) fn total(self) -> Result<u64> {
+        Ok(self.read()?.into_values().sum())
+    }
+
+    /// The writes to API servers so far.
+    fn read(self) -> Result<Counts> {
+        let text = self.get("/metrics")?;
         let mut counts = Counts::new();
         let prefix = "tombolo_actions_total{cluster=\"";
         for rest in text.lines().filter_map(|line| line.strip_prefix(prefix)) {
