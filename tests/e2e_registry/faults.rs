@@ -141,8 +141,15 @@ fn replace_member(sites: &Sites) -> Result<()> {
     let members = sites.wait(client.member_list())?;
     let is_it = |member: &&etcd_client::Member| member.name() == old.part().name();
     let id = members.members().iter().find(is_it).context("no member")?;
-    sites.wait(client.member_remove(id.id()))?;
-    sites.wait(client.member_add([old.peer_url()], None))?;
+    let id = id.id();
+    // Not before all have been connected for some seconds.
+    eventually("etcd takes a member out", || {
+        Ok(sites.wait(client.member_remove(id)).is_ok())
+    })?;
+    let url = old.peer_url();
+    eventually("etcd takes a member in", || {
+        Ok(sites.wait(client.member_add([url], None)).is_ok())
+    })?;
     old.replace()?;
     old.wait_healthy()
 }

@@ -19,6 +19,8 @@ pub(crate) const TESTS: &[Test] = &[("e2e_r11_a_region_is_lost_and_comes_back_em
 pub(crate) const LOCAL: &str = "local";
 /// The region of the other.
 pub(crate) const FAR: &str = "far";
+/// What the other is called there: its own name was taken by whoever visited.
+const ISLAND: &str = "island";
 const ROOT: &str = "/tombolo/v1/regions";
 
 /// The second region: its etcd, and the replicators of both regions.
@@ -59,7 +61,7 @@ impl Far {
             }
         }
         let urls = far.etcd.endpoints().join(",");
-        sites.launch_at(&urls, OTHER, OTHER, &["--region", FAR])?;
+        sites.launch_at(&urls, OTHER, ISLAND, &["--region", FAR])?;
         sites.wait_ready(OTHER)
     }
 
@@ -104,7 +106,7 @@ fn keys(sites: &Sites, etcd: &Etcd, region: &str) -> Result<BTreeMap<Vec<u8>, Ve
 
 fn secure(sites: &Sites, etcd: &Etcd) -> Result<()> {
     let grants = [
-        vec!["--cluster", OTHER, "--region", FAR],
+        vec!["--cluster", ISLAND, "--region", FAR],
         vec!["--replicator", LOCAL],
         vec!["--replicator", FAR, "--source"],
     ];
@@ -130,14 +132,14 @@ fn lost(sites: &mut Sites, ns: &str) -> Result<()> {
     let (east, west) = ([address("east", 0)], [address("west", 0)]);
     let other = [address(OTHER, 0)];
     let without: [(&str, &[String]); 2] = [("east", &east), ("west", &west)];
-    let all: [(&str, &[String]); 3] = [("east", &east), (OTHER, &other), ("west", &west)];
+    let all: [(&str, &[String]); 3] = [("east", &east), (ISLAND, &other), ("west", &west)];
     for name in ["checkout", "goes"] {
         serve(sites.cluster(OTHER), ns, name, &other)?;
         export(sites.cluster(OTHER), ns, name)?;
     }
     for name in CLUSTERS.iter().chain([&OTHER]) {
         wait_imported(sites.cluster(name), ns, "checkout", &all)?;
-        wait_imported(sites.cluster(name), ns, "goes", &[(OTHER, &other)])?;
+        wait_imported(sites.cluster(name), ns, "goes", &[(ISLAND, &other)])?;
     }
 
     // Longer than a session is missed: what the region had is stale, then withdrawn.
@@ -146,7 +148,7 @@ fn lost(sites: &mut Sites, ns: &str) -> Result<()> {
     for name in CLUSTERS {
         wait_imported(sites.cluster(name), ns, "checkout", &without)?;
         let kept = imported(sites.cluster(name), ns, "goes")?;
-        ensure!(kept.contains_key(OTHER), "the last is not kept in {name}");
+        ensure!(kept.contains_key(ISLAND), "the last is not kept in {name}");
     }
     // Those that are left go on.
     let more = [address("east", 1), address("east", 2)];
@@ -161,7 +163,7 @@ fn lost(sites: &mut Sites, ns: &str) -> Result<()> {
     far.etcd.first().wipe()?;
     far.etcd.restart_all()?;
     secure(sites, &far.etcd)?;
-    let all: [(&str, &[String]); 3] = [("east", &more), (OTHER, &other), ("west", &west)];
+    let all: [(&str, &[String]); 3] = [("east", &more), (ISLAND, &other), ("west", &west)];
     for name in CLUSTERS.iter().chain([&OTHER]) {
         wait_imported(sites.cluster(name), ns, "checkout", &all)?;
         wait_imported(sites.cluster(name), ns, "goes", &[])?;
