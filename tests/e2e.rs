@@ -51,6 +51,8 @@ mod pod;
 mod ports;
 #[path = "e2e/process.rs"]
 mod process;
+#[path = "e2e/registry.rs"]
+mod registry;
 #[path = "e2e/traffic.rs"]
 mod traffic;
 #[path = "e2e/world.rs"]

@@ -1,5 +1,6 @@
-//! Three joined clusters with a node each, the newest of them with a newer Kubernetes, and the
-//! `tombolo up` that joins them.
+//! Three joined clusters with a node each, the newest of them with a newer Kubernetes, and what
+//! joins them: one `tombolo up`, or with `TOMBOLO_E2E_OVER=etcd` a controller for each of them and
+//! an etcd of three members.
 
 use std::path::PathBuf;
 
@@ -8,6 +9,7 @@ use tombolo_testbed::{Cache, Cluster, ClusterSpec, Progress, Spec, Testbed};
 
 use crate::kit::eventually;
 use crate::process::{ACCOUNT, Context, Process, apply_crds, apply_rights, kubeconfig, token};
+use crate::registry::Registry;
 
 /// The clusters' names.
 pub(crate) const CLUSTERS: [&str; 3] = ["east", "north", "west"];
@@ -19,7 +21,9 @@ pub(crate) const NEWER: &str = "1.37.2";
 pub(crate) struct World {
     pub(crate) testbed: Testbed,
     pub(crate) kubeconfig: PathBuf,
-    tombolo: Process,
+    /// The etcd through which they meet, if they do.
+    registry: Option<Registry>,
+    tombolo: Vec<Process>,
 }
 
 impl World {
@@ -34,7 +38,10 @@ impl World {
             ],
             ..Spec::default()
         };
-        let testbed = Testbed::start_with(&spec, Cache::from_env()?, Progress::stderr())?;
+        let mut testbed = Testbed::start_with(&spec, Cache::from_env()?, Progress::stderr())?;
+        let is_over_etcd = std::env::var_os("TOMBOLO_E2E_OVER").is_some_and(|over| over == "etcd");
+        let registry = is_over_etcd.then(|| Registry::start(&mut testbed));
+        let registry = registry.transpose()?;
         let mut tokens = Vec::new();
         for (cluster, zone) in testbed.clusters().iter().zip(["a", "a", "b"]) {
             apply_crds(cluster)?;
@@ -54,13 +61,33 @@ impl World {
             })
             .collect();
         let kubeconfig = kubeconfig(&testbed, "controller.kubeconfig", &contexts)?;
-        let tombolo = Process::up(&testbed, &kubeconfig, &CLUSTERS)?;
-        tombolo.wait_ready()?;
-        Ok(Self {
+        let mut world = Self {
             testbed,
             kubeconfig,
-            tombolo,
-        })
+            registry,
+            tombolo: Vec::new(),
+        };
+        world.start_tombolo()?;
+        Ok(world)
+    }
+
+    fn start_tombolo(&mut self) -> Result<()> {
+        self.tombolo = match &self.registry {
+            None => vec![Process::up(&self.testbed, &self.kubeconfig, &CLUSTERS)?],
+            Some(registry) => {
+                let controllers = CLUSTERS.iter().map(|cluster| {
+                    let mut args = vec!["controller".to_owned()];
+                    let kubeconfig = self.kubeconfig.display().to_string();
+                    args.extend(["--kubeconfig".to_owned(), kubeconfig]);
+                    args.extend(["--context".to_owned(), (*cluster).to_owned()]);
+                    args.extend(["--cluster".to_owned(), (*cluster).to_owned()]);
+                    args.extend(registry.args(cluster));
+                    Process::start(&self.testbed, &args)
+                });
+                controllers.collect::<Result<_>>()?
+            }
+        };
+        self.tombolo.iter().try_for_each(Process::wait_ready)
     }
 
     /// Runs a test in a namespace that all clusters have, and removes it.
@@ -105,21 +132,22 @@ impl World {
     }
 
     pub(crate) fn stop_tombolo(&self) -> Result<()> {
-        self.tombolo.stop()
+        self.tombolo.iter().try_for_each(Process::stop)
     }
 
     /// Ends the controller, if it runs, and starts another one.
     pub(crate) fn restart_tombolo(&mut self) -> Result<()> {
-        self.tombolo.stop()?;
-        self.tombolo = Process::up(&self.testbed, &self.kubeconfig, &CLUSTERS)?;
-        self.tombolo.wait_ready()
+        self.stop_tombolo()?;
+        self.start_tombolo()
     }
 
     pub(crate) fn log(&self) -> Result<String> {
-        self.tombolo.log()
+        let logs = self.tombolo.iter().map(Process::log);
+        logs.collect()
     }
 
     pub(crate) fn log_tail(&self) -> String {
-        self.tombolo.log_tail()
+        let tails = self.tombolo.iter().map(Process::log_tail);
+        tails.collect::<Vec<_>>().join("\n")
     }
 }
