@@ -48,6 +48,11 @@ impl Writer {
         Self { server, fence }
     }
 
+    /// Whether anything is sent now.
+    pub fn may_write(&self) -> bool {
+        self.fence.stands()
+    }
+
     /// Carries an effect out. `None`: it is not one on an object.
     pub async fn execute(&self, effect: &Effect) -> Option<Outcome> {
         if !self.fence.stands() {

@@ -85,6 +85,8 @@ impl<R: Registry + 'static> Shell<R> {
             let now = clock::now();
             self.observe_all(now, done, reported, &mut lanes);
             self.act(now, &mut lanes);
+            // However much there is to do, the lease is renewed in between.
+            tokio::task::yield_now().await;
         }
         self.finish(lanes).await;
     }
@@ -182,9 +184,8 @@ impl<R: Registry + 'static> Shell<R> {
     /// Decides and starts what there is to do, if this process leads.
     fn act(&mut self, now: Timestamp, lanes: &mut Lanes) {
         let standing = self.standing.borrow_and_update().clone();
-        let leads = standing == Standing::Leading;
         self.status.standing(standing);
-        if leads {
+        if self.leads() {
             for action in self.engine.act(now) {
                 match &action.effect {
                     Effect::Event(event) => self.events.send(event.clone()),
@@ -239,10 +240,14 @@ impl<R: Registry + 'static> Shell<R> {
         .boxed()
     }
 
+    /// Whether it may write. A leader whose deadline has passed may not, until it has renewed.
+    fn leads(&self) -> bool {
+        *self.standing.borrow() == Standing::Leading && self.writer.may_write()
+    }
+
     /// Until when the shell may sleep. Who does not lead does nothing that is due.
     fn until_due(&self) -> Duration {
-        let leads = *self.standing.borrow() == Standing::Leading;
-        let Some(due) = self.engine.next_due().filter(|_| leads) else {
+        let Some(due) = self.engine.next_due().filter(|_| self.leads()) else {
             return BEAT;
         };
         let wait = due.duration_since(clock::now());
