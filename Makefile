@@ -21,9 +21,11 @@ test: tools
 	    $$(command -v go >/dev/null || echo --skip etcd_)
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --locked --no-deps --quiet
 
-# The tests on real clusters: as root, some minutes, and the first time as many to build Kubernetes.
+# The tests on real clusters: as root, with Go, in half an hour, and the first time as long to
+# build Kubernetes.
 e2e: tools
 	cargo test --workspace --locked --test e2e -- --ignored
+	TOMBOLO_E2E_OVER=etcd cargo test --workspace --locked --test e2e -- --ignored
 	cargo test --workspace --locked --test e2e_registry -- --ignored
 	cargo test --workspace --locked --test coredns -- --ignored --test-threads 1
 	cargo test --workspace --locked --test nodes -- --ignored --test-threads 1

@@ -126,7 +126,11 @@ fn main() -> ExitCode {
 }
 
 fn trials(lanes: &Arc<Lanes>) -> Result<Vec<Trial>> {
-    let mut trials = Vec::new();
+    let mut trials = of_world(lanes);
+    // The others join nothing through etcd, so there is nothing new in them.
+    if world::is_over_etcd() {
+        return Ok(trials);
+    }
     for case in cases::all()? {
         let name = format!("e2e_case_{}", case.name());
         trials.push(trial(&name, lanes, move |lanes| {
@@ -141,6 +145,20 @@ fn trials(lanes: &Arc<Lanes>) -> Result<Vec<Trial>> {
             lanes.fragile.alone(|fragile| fragile.run(test))
         }));
     }
+    let turn = Arc::new(Mutex::new(()));
+    for (name, test) in IN_TURN.iter().copied() {
+        let turn = Arc::clone(&turn);
+        trials.push(trial(name, lanes, move |lanes| {
+            let _turn = turn.lock();
+            beside(lanes, name, test)
+        }));
+    }
+    Ok(trials)
+}
+
+/// The tests of what joins the clusters.
+fn of_world(lanes: &Arc<Lanes>) -> Vec<Trial> {
+    let mut trials = Vec::new();
     for (name, test) in ALONE.iter().copied().flatten().copied() {
         trials.push(trial(name, lanes, move |lanes| {
             lanes.world.alone(|world| {
@@ -157,15 +175,7 @@ fn trials(lanes: &Arc<Lanes>) -> Result<Vec<Trial>> {
     for (name, test) in BESIDE.iter().copied().flatten().copied() {
         trials.push(trial(name, lanes, move |lanes| beside(lanes, name, test)));
     }
-    let turn = Arc::new(Mutex::new(()));
-    for (name, test) in IN_TURN.iter().copied() {
-        let turn = Arc::clone(&turn);
-        trials.push(trial(name, lanes, move |lanes| {
-            let _turn = turn.lock();
-            beside(lanes, name, test)
-        }));
-    }
-    Ok(trials)
+    trials
 }
 
 /// Runs a test in a namespace of its own, on the joined clusters.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tombolo_testbed::{Cluster, TEST_IMAGE, wait_for};
 
 /// Everything that Tombolo does takes less; kubelets and garbage collectors take their time.
-pub(crate) const TIMEOUT: Duration = Duration::from_mins(2);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Between two looks at a cluster.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
@@ -146,7 +146,7 @@ pub(crate) fn rollout(cluster: &Cluster, namespace: &str, name: &str) -> Result<
         "deployment/"
     };
     let name = format!("{kind}{name}");
-    let args = ["rollout", "status", &name, "--timeout=120s"];
+    let args = ["rollout", "status", &name, "--timeout=300s"];
     kubectl(cluster, namespace, &args).map(drop)
 }
 

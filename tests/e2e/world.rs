@@ -17,6 +17,11 @@ pub(crate) const CLUSTERS: [&str; 3] = ["east", "north", "west"];
 /// A newer Kubernetes: API server, controller manager, scheduler and kube-proxy.
 pub(crate) const NEWER: &str = "1.37.2";
 
+/// Whether the clusters meet in an etcd.
+pub(crate) fn is_over_etcd() -> bool {
+    std::env::var_os("TOMBOLO_E2E_OVER").is_some_and(|over| over == "etcd")
+}
+
 /// Everything that runs.
 pub(crate) struct World {
     pub(crate) testbed: Testbed,
@@ -39,8 +44,7 @@ impl World {
             ..Spec::default()
         };
         let mut testbed = Testbed::start_with(&spec, Cache::from_env()?, Progress::stderr())?;
-        let is_over_etcd = std::env::var_os("TOMBOLO_E2E_OVER").is_some_and(|over| over == "etcd");
-        let registry = is_over_etcd.then(|| Registry::start(&mut testbed));
+        let registry = is_over_etcd().then(|| Registry::start(&mut testbed));
         let registry = registry.transpose()?;
         let mut tokens = Vec::new();
         for (cluster, zone) in testbed.clusters().iter().zip(["a", "a", "b"]) {

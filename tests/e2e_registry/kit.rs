@@ -10,7 +10,7 @@ use tombolo_testbed::{Cluster, wait_for};
 use crate::sites::CLUSTERS;
 
 /// Everything takes less, a lease of 30 s and a hold among it.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(4);
 
 /// The label of what Tombolo made for an import.
 const OF_IMPORT: &str = "multicluster.kubernetes.io/service-name";
