@@ -341,6 +341,21 @@ fn what_is_left_out_or_not_understood_is_a_warning() {
 }
 
 #[test]
+fn a_pod_of_two_clusters_is_a_warning_where_it_is_refused() {
+    let east = manifest::exported("shop", "web", 5, "10.1.0.1");
+    let pod = manifest::slice("shop", "db", &["10.1.0.1"]) + "  targetRef: {kind: Pod, name: db}\n";
+    let west = manifest::documents(&[manifest::namespace("shop"), pod]);
+    let tree = Tree::with(&[("c/east/web.yaml", east), ("c/west/db.yaml", west)]).unwrap();
+    let report = report(2, &[&tree.arg("c")]);
+    let warning = &report["warnings"][0];
+    assert_eq!(warning["cluster"], "west", "{report:#}");
+    assert_eq!(warning["object"], "ServiceImport shop/web");
+    assert_eq!(warning["reason"], "EndpointsRefused");
+    let message = warning["message"].as_str().unwrap();
+    assert!(message.contains("the networks overlap"), "{message}");
+}
+
+#[test]
 fn the_same_input_prints_and_writes_the_same() {
     let tree = two_clusters();
     let first = tombolo(&[

@@ -40,15 +40,23 @@ impl Registry {
         self.etcd.first().endpoint()
     }
 
+    /// Writes a key as somebody else might.
+    fn put(&self, key: &str, value: &str) {
+        self.runtime.block_on(async {
+            let mut client = Client::connect(self.etcd.endpoints(), None).await.unwrap();
+            let key = format!("{ROOT}{key}");
+            client.put(key, value, None).await.unwrap();
+        });
+    }
+
     /// All keys, without the root, and the revision.
     fn keys(&self) -> (Vec<String>, i64) {
         self.runtime.block_on(async {
             let mut client = Client::connect(self.etcd.endpoints(), None).await.unwrap();
             let all = GetOptions::new().with_prefix().with_keys_only();
             let found = client.get("/", Some(all)).await.unwrap();
-            let root = "/tombolo/v1/regions/local/clusters/";
             let keys = found.kvs().iter().map(|kv| kv.key_str().unwrap());
-            let keys = keys.map(|key| key.replace(root, "")).collect();
+            let keys = keys.map(|key| key.replace(ROOT, "")).collect();
             (keys, found.header().unwrap().revision())
         })
     }
@@ -99,6 +107,7 @@ fn end(running: Running) -> String {
     finished.stdout
 }
 
+const ROOT: &str = "/tombolo/v1/regions/local/clusters/";
 const IMPORT: &str = "kind: ServiceImport";
 
 #[test]
@@ -187,6 +196,23 @@ fn etcd_who_only_looks_on_writes_nothing() {
     end(looks);
     assert_eq!(registry.keys(), before, "north has written");
     end(at_east);
+}
+
+#[test]
+fn etcd_what_is_refused_of_the_registry_is_shown() {
+    let registry = Registry::start();
+    registry.put("west/ns/shop/exports/web", "{}");
+    let east = Laptop::new("east", &manifest::namespace("shop"));
+    let mut looks = east.up(&registry, &["--read-only"]);
+    looks
+        .eventually(|up| {
+            let said = up.stdout()?;
+            let warning = "west warning in the registry unreadable: refused, 1 so far";
+            ensure!(said.contains(warning), "{said}");
+            Ok(())
+        })
+        .unwrap();
+    end(looks);
 }
 
 #[test]

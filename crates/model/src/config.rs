@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use jiff::SignedDuration;
 
 use crate::names::{ClusterName, DerivedNaming};
@@ -35,6 +36,11 @@ pub struct Config {
     pub hold: SignedDuration,
     /// Whether they stay after that where no live cluster has any.
     pub keep_last: bool,
+    /// The networks of this cluster's own Pods, where it is told: no endpoint of another cluster
+    /// can be in them.
+    pub pod_cidrs: Vec<IpNet>,
+    /// Those of them that it shares with other clusters.
+    pub shared_cidrs: Vec<IpNet>,
 }
 
 impl Config {
@@ -50,6 +56,8 @@ impl Config {
             known_distributions: KNOWN_DISTRIBUTIONS.to_vec(),
             hold: HOLD_DEFAULT,
             keep_last: true,
+            pod_cidrs: Vec::new(),
+            shared_cidrs: Vec::new(),
         }
     }
 }

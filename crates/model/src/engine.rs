@@ -14,12 +14,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use jiff::Timestamp;
 
 use crate::compare::Part;
 use crate::config::Config;
 use crate::export::LocalExport;
-use crate::fleet::FleetService;
+use crate::fleet::{Claims, FleetService};
 use crate::io::{Action, ActionId, Effect, Event, Input, Outcome, RefusalKind, Source};
 use crate::names::{ClusterName, Namespace, ObjectName, ServiceKey};
 use crate::object::{GlobalMark, Kind, Object, ObjectRef};
@@ -35,11 +36,13 @@ mod import_status;
 mod imports;
 mod notes;
 mod publish;
+mod refusals;
 mod report;
 mod slices;
 
 pub use notes::Note;
 use publish::Published;
+use refusals::Refusing;
 use report::Reporting;
 
 /// What must have been listed before anything is done.
@@ -65,6 +68,11 @@ pub struct Engine {
     reporting: Reporting,
     /// The families of this cluster's network; `None` until they are known.
     families: Option<Vec<IpFamily>>,
+    /// The networks of this cluster's Services, as far as they are known.
+    service_cidrs: Vec<IpNet>,
+    /// Which services have an endpoint at an address.
+    claims: Arc<Claims>,
+    refusing: Refusing,
     listed: BTreeSet<Source>,
     /// This cluster's own exports.
     own: HashMap<ServiceKey, Arc<LocalExport>>,
@@ -113,6 +121,9 @@ impl Engine {
             fleet: HashMap::new(),
             trusted: None,
             families: None,
+            service_cidrs: Vec::new(),
+            claims: Arc::default(),
+            refusing: Refusing::default(),
             listed: BTreeSet::new(),
             own: HashMap::new(),
             published: Published::default(),
@@ -165,9 +176,16 @@ impl Engine {
                     self.dirty.namespaces.extend(self.services.keys().cloned());
                 }
             }
+            Input::ServiceCidrs(cidrs) => {
+                if self.service_cidrs != cidrs {
+                    self.service_cidrs = cidrs;
+                    self.dirty.namespaces.extend(self.services.keys().cloned());
+                }
+            }
             Input::Outcome { id, outcome } => self.outcome(now, id, outcome),
             Input::Tick => {}
             Input::Fleet { .. }
+            | Input::Claims(_)
             | Input::Trusted(_)
             | Input::Peers(_)
             | Input::Heard(_)
@@ -199,6 +217,7 @@ impl Engine {
                 let changed = self.presence.peers(now, peers);
                 self.peers_changed(&changed);
             }
+            Input::Claims(claims) => self.claims = claims,
             Input::Heard(is_heard) => self.presence.heard(now, is_heard),
             Input::Revision(revision) => self.reporting.revision(revision),
             Input::Regressed => {
@@ -240,6 +259,7 @@ impl Engine {
             | Input::ListBegan(_)
             | Input::ListEnded { .. }
             | Input::Families(_)
+            | Input::ServiceCidrs(_)
             | Input::Outcome { .. }
             | Input::Tick => {}
         }
@@ -258,6 +278,7 @@ impl Engine {
         self.peers_changed(&over);
         self.reporting.ended(&over);
         let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.services.extend(self.claimed(&dirty.addresses));
         for namespace in dirty.namespaces {
             let names = self.services.get(&namespace).into_iter().flatten();
             let keys = names.map(|name| ServiceKey::new(namespace.clone(), name.clone()));
@@ -313,9 +334,11 @@ impl Engine {
             actions,
         };
         self.plan_publication(step);
+        self.judge_peers(service, &participation);
         let merged = self.merged(service);
         self.plan_export_status(step, merged.as_deref());
         self.plan_import(step, merged, &participation);
+        self.tell_refusals(step);
         self.forget_if_gone(service);
     }
 
@@ -341,6 +364,7 @@ impl Engine {
         self.frozen.remove(service);
         self.any_address.remove(service);
         self.told.remove(service);
+        self.refusing.forget(service);
         self.no_trouble(service);
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use jiff::Timestamp;
 use mcs_api::condition::ValidReason;
 
@@ -36,6 +37,22 @@ pub(crate) struct ExportInput<'a> {
     pub(crate) is_derived: bool,
     /// The EndpointSlices that count, in order of their names.
     pub(crate) slices: &'a BTreeMap<crate::names::ObjectName, Arc<SliceObject>>,
+    /// The networks of this cluster's Services.
+    pub(crate) service_cidrs: &'a [IpNet],
+}
+
+impl ExportInput<'_> {
+    /// Why an address is not published, if so: every cluster would refuse it, or no other one can
+    /// reach it.
+    fn address_problem(&self, address: IpAddr) -> Option<&'static str> {
+        let is_service = || {
+            self.service_cidrs
+                .iter()
+                .any(|cidr| cidr.contains(&address))
+        };
+        address_problem(address)
+            .or_else(|| is_service().then_some("a Service's of this cluster, not an endpoint's"))
+    }
 }
 
 /// What comes of a ServiceExport.
@@ -149,7 +166,7 @@ fn exported(
         let message = format!("not published, as every cluster would refuse it: {problem}");
         return Verdict::Refused { message };
     }
-    let raw = raw_endpoints(input.slices, service, notes);
+    let raw = raw_endpoints(input, service, notes);
     let entries = entries(&raw);
     let endpoints = join(&entries);
     let details = details(&raw, &endpoints);
@@ -197,12 +214,12 @@ struct RawEndpoint<'a> {
 
 /// What the slices say, in the order of their names, without what nobody could use.
 fn raw_endpoints<'a>(
-    slices: &'a BTreeMap<crate::names::ObjectName, Arc<SliceObject>>,
+    input: ExportInput<'a>,
     service: &ServiceObject,
     notes: &mut Vec<(&'static str, String)>,
 ) -> Vec<RawEndpoint<'a>> {
     let mut raw = Vec::new();
-    for (name, slice) in slices {
+    for (name, slice) in input.slices {
         if slice.address_type == AddressType::Fqdn {
             let message = format!("EndpointSlice {name} holds host names: it is skipped");
             notes.push(("EndpointSliceSkipped", message));
@@ -233,7 +250,7 @@ fn raw_endpoints<'a>(
             continue;
         }
         for endpoint in &*slice.endpoints {
-            if let Some(problem) = address_problem(endpoint.address) {
+            if let Some(problem) = input.address_problem(endpoint.address) {
                 let message = format!(
                     "endpoint {} of EndpointSlice {name} is left out: the address is {problem}",
                     endpoint.address

@@ -10,25 +10,28 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use crate::contents::SharedContents;
-use crate::endpoint::{Endpoint, Entries, Entry, EntryProtocol, join};
+use crate::endpoint::Endpoint;
 use crate::io::Input;
 use crate::merge::{Merged, merge};
 use crate::names::{ClusterName, Region, ServiceKey};
 use crate::presence::Peers;
-use crate::record::{ExportRecord, Member, Origin, Record, RecordKey, Session};
+use crate::record::{ExportRecord, Member, Origin, Record, RecordKey};
 
 mod accept;
+mod claims;
+mod partition;
 mod peers;
 mod regress;
 #[cfg(test)]
 mod tests;
 
-use self::accept::Refusals;
+pub(crate) use self::accept::Refusals;
 pub use self::accept::{Refused, Rule};
+pub use self::claims::Claims;
+use self::partition::{Held, Partition, hold, see, sweep_one};
 
 /// What one cluster says of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +135,7 @@ pub struct Fleet {
     trusted: Arc<BTreeSet<ClusterName>>,
     peers: Arc<Peers>,
     refusals: Refusals,
+    claims: Arc<Claims>,
     /// Whether anything was told yet.
     is_told: bool,
     /// Counts full listings; a record is stamped with the one that last saw it.
@@ -141,92 +145,6 @@ pub struct Fleet {
     is_complete: bool,
     /// Whether the registry was set back since the last complete listing.
     is_regressed: bool,
-}
-
-/// What one cluster wrote.
-#[derive(Debug, Default)]
-struct Partition {
-    session: Option<Held<Session>>,
-    synced: Option<Held<u64>>,
-    left: Option<Held<()>>,
-    /// The epoch that a registry showed which had been set back: it says nothing of what is absent.
-    doubted: Option<u64>,
-    services: HashMap<ServiceKey, PartitionService>,
-}
-
-/// One service in a partition.
-#[derive(Debug, Default)]
-struct PartitionService {
-    export: Option<Held<Arc<ExportRecord>>>,
-    entries: BTreeMap<(IpAddr, EntryProtocol), Held<Arc<[Entry]>>>,
-}
-
-/// A record that is in use, and whether the registry still has it.
-#[derive(Debug)]
-struct Held<T> {
-    value: T,
-    /// The listing that saw it last.
-    seen: u32,
-    present: bool,
-}
-
-impl Partition {
-    fn has_left(&self) -> bool {
-        self.left.as_ref().is_some_and(|held| held.present)
-    }
-
-    /// Whether a missing record means that it was withdrawn.
-    fn absence_is_trusted(&self) -> bool {
-        let synced = self
-            .synced
-            .as_ref()
-            .filter(|held| held.present)
-            .map(|held| held.value);
-        let epoch = self
-            .session
-            .as_ref()
-            .filter(|held| held.present)
-            .map(|held| held.value.epoch);
-        let is_said = epoch.is_some() && epoch != self.doubted;
-        self.has_left() || (is_said && synced == epoch)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.services.is_empty()
-            && !self.session.as_ref().is_some_and(|held| held.present)
-            && !self.synced.as_ref().is_some_and(|held| held.present)
-            && !self.has_left()
-    }
-}
-
-impl PartitionService {
-    /// What this cluster says of the service; `None` while it does not export it.
-    fn state(&self) -> Option<ClusterService> {
-        let export = Arc::clone(&self.export.as_ref()?.value);
-        let entries: Entries = self
-            .entries
-            .iter()
-            .map(|(at, held)| (*at, Arc::clone(&held.value)))
-            .collect();
-        Some(ClusterService {
-            export,
-            endpoints: join(&entries).into(),
-        })
-    }
-
-    fn is_empty(&self) -> bool {
-        self.export.is_none() && self.entries.is_empty()
-    }
-
-    /// Forgets what the registry no longer has; says whether anything was.
-    fn drop_absent(&mut self) -> bool {
-        let before = (self.export.is_some(), self.entries.len());
-        if self.export.as_ref().is_some_and(|held| !held.present) {
-            self.export = None;
-        }
-        self.entries.retain(|_, held| held.present);
-        before != (self.export.is_some(), self.entries.len())
-    }
 }
 
 // === impl Fleet ===
@@ -271,14 +189,19 @@ impl Fleet {
         let mut inputs = Vec::with_capacity(self.dirty.len() + 1);
         for service in std::mem::take(&mut self.dirty) {
             let state = self.gather(&service);
-            match &state {
+            let old = match &state {
                 Some(state) => self.services.insert(service.clone(), Arc::clone(state)),
                 None => self.services.remove(&service),
             };
+            self.claims
+                .change(&service, old.as_deref(), state.as_deref());
             inputs.push(Input::Fleet { service, state });
         }
         let touched = std::mem::take(&mut self.touched);
         let is_first = !std::mem::replace(&mut self.is_told, true);
+        if is_first {
+            inputs.push(Input::Claims(Arc::clone(&self.claims)));
+        }
         if self.trust_changed(&touched) || is_first {
             inputs.push(Input::Trusted(Arc::clone(&self.trusted)));
         }
@@ -299,6 +222,7 @@ impl Fleet {
                 state: Some(Arc::clone(state)),
             })
             .chain([
+                Input::Claims(Arc::clone(&self.claims)),
                 Input::Trusted(Arc::clone(&self.trusted)),
                 Input::Peers(Arc::clone(&self.peers)),
             ])
@@ -551,49 +475,5 @@ impl Fleet {
             Some(last) if last.clusters == clusters => Arc::clone(last),
             _ => Arc::new(FleetService::new(clusters)),
         })
-    }
-}
-
-/// Takes the state of one record in; says whether its value changed, it went or it came back.
-fn hold<T: PartialEq>(slot: &mut Option<Held<T>>, value: Option<T>, seen: u32) -> bool {
-    match (slot.as_mut(), value) {
-        (Some(held), Some(value)) => {
-            let changed = !held.present || held.value != value;
-            *held = Held {
-                value,
-                seen,
-                present: true,
-            };
-            changed
-        }
-        (None, Some(value)) => {
-            *slot = Some(Held {
-                value,
-                seen,
-                present: true,
-            });
-            true
-        }
-        (Some(held), None) => std::mem::replace(&mut held.present, false),
-        (None, None) => false,
-    }
-}
-
-/// Marks a record as still there.
-fn see<T>(slot: Option<&mut Held<T>>, listing: u32) {
-    if let Some(held) = slot {
-        held.seen = listing;
-        held.present = true;
-    }
-}
-
-/// Marks a record absent that this listing did not see; says whether it was there before.
-fn sweep_one<T>(slot: Option<&mut Held<T>>, listing: u32) -> bool {
-    match slot {
-        Some(held) if held.present && held.seen != listing => {
-            held.present = false;
-            true
-        }
-        _ => false,
     }
 }

@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::fleet::FleetService;
+use ipnet::IpNet;
+
+use crate::fleet::{Claims, FleetService};
 use crate::names::{ClusterName, ServiceKey};
 use crate::object::{Kind, Object, ObjectRef};
 use crate::presence::Peers;
@@ -44,6 +46,8 @@ pub enum Input {
     },
     /// The families that this cluster's network can use, in its order.
     Families(Vec<IpFamily>),
+    /// The networks that the addresses of this cluster's Services are from; none: not known.
+    ServiceCidrs(Vec<IpNet>),
     /// What the registry says of a service changed; `None`: no cluster exports it.
     Fleet {
         /// The service.
@@ -57,6 +61,8 @@ pub enum Input {
     /// All clusters that have anything in the registry; sent after the fleet changes that it
     /// stands for.
     Peers(Arc<Peers>),
+    /// The index of all endpoints in the registry; sent once.
+    Claims(Arc<Claims>),
     /// Whether the watch of the registry is live: what is not heard meanwhile is no silence of
     /// others. It is until this says otherwise.
     Heard(bool),

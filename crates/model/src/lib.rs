@@ -19,6 +19,7 @@ pub mod endpoint;
 pub mod engine;
 mod export;
 pub mod fleet;
+mod guard;
 mod import;
 pub mod io;
 pub mod merge;

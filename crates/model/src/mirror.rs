@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::endpoint::{Conditions, EndpointPort, join_zones};
 use crate::export::Detail;
 use crate::fleet::ClusterService;
+use crate::guard::Guard;
 use crate::merge::{Merged, Part};
 use crate::names::ClusterName;
 use crate::object::{Hints, SliceEndpoint, SlicePort};
@@ -43,6 +44,15 @@ pub(crate) struct Contributor<'a> {
     pub(crate) usage: Usage,
     /// Node and target of each endpoint: only of this cluster's own.
     pub(crate) details: Option<&'a [Detail]>,
+    /// What its addresses are held against: those of other clusters.
+    pub(crate) guard: Option<Guard<'a>>,
+}
+
+impl Contributor<'_> {
+    fn refuses(&self, address: IpAddr) -> bool {
+        let rule = self.guard.and_then(|guard| guard.refuses(address));
+        rule.is_some()
+    }
 }
 
 /// The endpoints of one source cluster and family, each with its slice's ports.
@@ -102,7 +112,8 @@ fn spoken_for(merged: &Merged, contributors: &[Contributor<'_>]) -> SpokenFor {
             continue;
         };
         let endpoints = contributor.service.endpoints.iter();
-        for endpoint in endpoints.filter(|e| e.conditions.ready) {
+        for endpoint in endpoints.filter(|e| e.conditions.ready && !contributor.refuses(e.address))
+        {
             let family = IpFamily::of(endpoint.address);
             if merged.ports.is_empty() {
                 spoken_for.insert((None, family));
@@ -162,6 +173,9 @@ fn served<'a>(
     let mut place: HashMap<(IpAddr, Option<Arc<str>>, Ports), usize> = HashMap::new();
     let mut all: Vec<Served<'a>> = Vec::with_capacity(contributor.service.endpoints.len());
     for (index, endpoint) in contributor.service.endpoints.iter().enumerate() {
+        if contributor.refuses(endpoint.address) {
+            continue;
+        }
         let family = IpFamily::of(endpoint.address);
         let ports = port_sets
             .entry((&endpoint.ports, family))

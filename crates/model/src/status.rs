@@ -197,6 +197,27 @@ pub(crate) fn absence_note(absences: &Absences) -> String {
     named.chain(more).collect()
 }
 
+/// What the note about refused endpoints begins with.
+const REFUSED: &str = "; refused: ";
+
+/// What users of an import should know of what is refused of its clusters; empty where nothing is.
+pub(crate) fn refusal_note(refused: impl ExactSizeIterator<Item = String>) -> String {
+    let more = refused.len().saturating_sub(ABSENT_NAMED_MAX);
+    let mut named: Vec<String> = refused.take(ABSENT_NAMED_MAX).collect();
+    if more > 0 {
+        named.push(format!("and {more} more"));
+    }
+    if named.is_empty() {
+        return String::new();
+    }
+    format!("{REFUSED}{}", named.join(", "))
+}
+
+/// A note or message without what is refused.
+pub(crate) fn without_refusals(message: &str) -> &str {
+    message.split(REFUSED).next().unwrap_or(message)
+}
+
 /// A condition that is to be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
@@ -226,10 +247,11 @@ impl Wanted {
         old.is_none_or(|c| c.status.as_ref() != self.status_text() || c.reason != self.reason)
     }
 
-    /// Whether the words are others than those that are there.
+    /// Whether the words are others than those that are there, but for what is refused: of that
+    /// there are Events of their own.
     pub(crate) fn says_other(&self, present: &[Condition]) -> bool {
         let old = present.iter().find(|c| c.kind.as_ref() == self.kind);
-        old.is_some_and(|c| c.message != self.message)
+        old.is_some_and(|c| without_refusals(&c.message) != without_refusals(&self.message))
     }
 }
 

@@ -2,15 +2,17 @@
 //! they are about, so that a change costs only its own keys.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use mcs_api::well_known::LABEL_SERVICE_NAME;
 
 use crate::config::Config;
+use crate::guard::Pods;
 use crate::names::{ClusterName, Namespace, ObjectName, ServiceKey};
 use crate::object::{
     ExportObject, ImportObject, Kind, NamespaceObject, Object, ObjectRef, ServiceObject,
-    SliceObject,
+    SliceEndpoint, SliceObject,
 };
 use crate::own::{
     FOREIGN_SLICE_MANAGERS, LABEL_MANAGED_BY, LABEL_SLICE_MANAGED_BY, LABEL_SLICE_SERVICE,
@@ -38,6 +40,8 @@ pub(crate) struct World {
     local_slices: HashMap<ServiceKey, Slices>,
     /// By the import that they were made for: what is ours.
     mirrored: HashMap<ServiceKey, Slices>,
+    /// Where this cluster's Pods are.
+    pub(crate) pods: Pods,
     /// Where each slice is filed.
     slice_places: HashMap<ServiceKey, SlicePlace>,
     /// The Services that carry our marks, by import.
@@ -65,6 +69,8 @@ pub(crate) struct Dirty {
     pub(crate) services: BTreeSet<ServiceKey>,
     /// Namespaces of which every service is concerned.
     pub(crate) namespaces: BTreeSet<Namespace>,
+    /// Addresses that have become a Pod's, or are none's any more.
+    pub(crate) addresses: BTreeSet<IpAddr>,
 }
 
 impl World {
@@ -280,6 +286,7 @@ impl World {
         new: Option<(Arc<SliceObject>, SlicePlace)>,
         dirty: &mut Dirty,
     ) {
+        let before = self.stating_pods(key);
         if let Some(old) = self.slice_places.remove(key)
             && let Some((all, service)) = self.shelf(&old)
         {
@@ -300,6 +307,19 @@ impl World {
             }
             self.slice_places.insert(key.clone(), place);
         }
+        let after = self.stating_pods(key);
+        let changed = self.pods.replace(
+            before.as_deref().unwrap_or_default(),
+            after.as_deref().unwrap_or_default(),
+        );
+        dirty.addresses.extend(changed);
+    }
+
+    /// The endpoints of a slice, if it says where Pods of this cluster are.
+    fn stating_pods(&self, key: &ServiceKey) -> Option<Arc<[SliceEndpoint]>> {
+        let is_local = matches!(self.slice_places.get(key)?, SlicePlace::Local(_));
+        let slice = self.slice(key).filter(|_| is_local)?;
+        Some(Arc::clone(&slice.endpoints))
     }
 
     /// Where slices of a place are filed, and under which service.

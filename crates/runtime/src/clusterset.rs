@@ -24,6 +24,7 @@ use tombolo_cluster::manifest::{Change, Manifests};
 use tombolo_cluster::store::{KINDS, Pool, Store};
 use tombolo_dns::Zones;
 use tombolo_model::engine::Engine;
+use tombolo_model::fleet::Rule;
 use tombolo_model::io::{Action, Effect, Event, Input, REASON_ADDRESS_CHANGED};
 use tombolo_model::merge::Merged;
 use tombolo_model::names::{ClusterName, ServiceKey};
@@ -66,6 +67,8 @@ pub(crate) struct Clusterset {
     members: BTreeMap<ClusterName, Member>,
     subscription: BoxStream<'static, Told>,
     reader: Reader,
+    /// What was refused last, by cluster and rule.
+    refused: BTreeMap<(ClusterName, Rule), String>,
     /// The registries' own work.
     background: FuturesUnordered<BoxFuture<'static, ()>>,
     /// Whether others are in it, who are not waited for.
@@ -121,6 +124,7 @@ impl Clusterset {
             let mut inputs: VecDeque<Input> =
                 KINDS.iter().flat_map(|kind| store.list(*kind)).collect();
             inputs.push_back(Input::Families(families.clone()));
+            inputs.push_back(Input::ServiceCidrs(store.service_cidrs()));
             let directory = setup.clusters.get(cluster);
             let directory = directory.map(PathBuf::as_path);
             let (session, work) = joining.session(&registry, &store, directory, now).await?;
@@ -144,6 +148,7 @@ impl Clusterset {
             members,
             subscription: joining.shared.subscribe()?,
             reader: Reader::default(),
+            refused: BTreeMap::new(),
             background,
             is_of_others: joining.shared.is_of_others(),
         })
@@ -174,6 +179,8 @@ impl Clusterset {
                 let input = member.store.set_families(families.clone());
                 member.inputs.push_back(input);
                 member.session.network_changed(&member.store);
+                let cidrs = Input::ServiceCidrs(member.store.service_cidrs());
+                member.inputs.push_back(cidrs);
                 // The defaults of Services are others now.
                 let manifests = std::mem::take(&mut member.manifests);
                 member.set_manifests(&manifests, now);
@@ -296,6 +303,9 @@ impl Clusterset {
             return;
         }
         let inputs = self.reader.drain();
+        let refused = self.reader.take_refused().into_iter();
+        self.refused
+            .extend(refused.map(|r| ((r.cluster, r.rule), r.message)));
         for member in self.members.values_mut() {
             member.inputs.extend(inputs.iter().cloned());
         }
@@ -314,6 +324,20 @@ impl Clusterset {
                 member.learn(input.clone());
             }
         }
+    }
+
+    /// What was refused of what is in the registry.
+    fn refusals(&self) -> impl Iterator<Item = WarningView> {
+        self.refused.iter().map(|(of, message)| {
+            let (cluster, rule) = of;
+            let total = self.reader.refused_total().get(of).unwrap_or(&1);
+            WarningView {
+                cluster: cluster.to_string(),
+                object: "in the registry".to_owned(),
+                reason: rule.as_str().to_owned(),
+                message: format!("refused, {total} so far: {message}"),
+            }
+        })
     }
 
     /// What there is to show.
@@ -350,6 +374,7 @@ impl Clusterset {
                 message,
             }));
         }
+        warnings.extend(self.refusals());
         warnings.sort();
         let errors = self.members.iter().flat_map(|(name, member)| {
             member

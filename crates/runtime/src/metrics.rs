@@ -180,6 +180,7 @@ impl Collector for StatusCollector {
         )?;
         self.watches(encoder)?;
         self.peers(encoder)?;
+        self.refused(encoder)?;
         self.objects(encoder)
     }
 }
@@ -205,6 +206,19 @@ impl StatusCollector {
         for (cluster, _, held) in &peers {
             let held = ConstGauge::new(i64::try_from(*held).unwrap_or(i64::MAX));
             held.encode(family.encode_family(&[("peer", cluster.as_str())])?)?;
+        }
+        Ok(())
+    }
+
+    /// What this cluster alone refused; the rest is counted once for the process, under the same
+    /// name.
+    fn refused(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let help = "What was refused of what clusters wrote, by rule";
+        let kind = ConstCounter::new(0_u64).metric_type();
+        let mut family = encoder.encode_descriptor("registry_refused", help, None, kind)?;
+        for ((cluster, rule), total) in self.status.refused_total() {
+            let labels = [("peer", cluster.as_str()), ("rule", rule.as_str())];
+            ConstCounter::new(total).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
     }

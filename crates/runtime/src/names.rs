@@ -53,6 +53,8 @@ impl Names {
                 Object::Namespace(_) | Object::Service(_) | Object::ServiceExport(_),
             )
             | Input::Families(_)
+            | Input::ServiceCidrs(_)
+            | Input::Claims(_)
             | Input::Fleet { .. }
             | Input::Trusted(_)
             | Input::Peers(_)

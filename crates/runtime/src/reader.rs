@@ -1,7 +1,10 @@
 //! What the registry says, as inputs of the engines of this process: one fleet for all of them.
 
-use tombolo_model::fleet::{Fleet, FleetInput};
+use std::collections::BTreeMap;
+
+use tombolo_model::fleet::{Fleet, FleetInput, Refused, Rule};
 use tombolo_model::io::{Input, Source};
+use tombolo_model::names::ClusterName;
 use tombolo_model::record::{Origin, Record, RecordKey};
 use tombolo_registry::event::{Event, ListCause, State};
 use tracing::warn;
@@ -17,7 +20,7 @@ pub(crate) enum Audience {
 /// Reads a subscription.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
-    pub(crate) fleet: Fleet,
+    fleet: Fleet,
     revision: u64,
     has_listed: bool,
     is_silent: bool,
@@ -123,6 +126,16 @@ impl Reader {
         inputs
     }
 
+    /// What was refused for all clusters since the last call.
+    pub(crate) fn take_refused(&mut self) -> Vec<Refused> {
+        self.fleet.take_refused()
+    }
+
+    /// How often which rule refused something of which cluster, for all clusters.
+    pub(crate) fn refused_total(&self) -> &BTreeMap<(ClusterName, Rule), u64> {
+        self.fleet.refused_total()
+    }
+
     /// Whether everything was listed once.
     pub(crate) fn has_listed(&self) -> bool {
         self.has_listed
@@ -131,5 +144,13 @@ impl Reader {
     /// Whether changes are not heard of at present.
     pub(crate) fn is_silent(&self) -> bool {
         self.is_silent
+    }
+}
+
+/// Logs what was refused, but what cannot be read: that was told with the reason.
+pub(crate) fn log_refused(refused: &[Refused]) {
+    for refused in refused.iter().filter(|r| r.rule != Rule::Unreadable) {
+        let rule = refused.rule.as_str();
+        warn!(cluster = %refused.cluster, rule, reason = %refused.message, "refused");
     }
 }

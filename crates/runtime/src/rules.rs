@@ -7,7 +7,7 @@ use tombolo_model::config::{Config, SliceMode};
 use tombolo_model::names::{ClusterName, DerivedNaming};
 use tombolo_model::selector::Selector;
 
-use crate::controller::settings::HoldArgs;
+use crate::controller::settings::{HoldArgs, NetworkArgs};
 
 /// What takes part and how.
 #[derive(Debug, Args)]
@@ -79,6 +79,8 @@ pub(crate) struct Rules {
     foreign_slice_managers: Vec<Arc<str>>,
     /// What becomes of clusters that are not heard of, where there can be any.
     hold: Option<HoldArgs>,
+    /// The networks of the own Pods, where the cluster has any.
+    pods: NetworkArgs,
 }
 
 impl TryFrom<&RuleArgs> for Rules {
@@ -112,6 +114,7 @@ impl TryFrom<&RuleArgs> for Rules {
             },
             foreign_slice_managers: foreign_slices.iter().map(|m| m.as_str().into()).collect(),
             hold: None,
+            pods: NetworkArgs::default(),
         })
     }
 }
@@ -124,6 +127,13 @@ impl Rules {
         Self { hold, ..self }
     }
 
+    /// The same for a cluster whose Pods are in these networks.
+    #[must_use]
+    pub(crate) fn with_networks(self, pods: &NetworkArgs) -> Self {
+        let pods = pods.clone();
+        Self { pods, ..self }
+    }
+
     /// The configuration of a cluster's engine.
     pub(crate) fn config(&self, cluster: ClusterName) -> Config {
         let Self {
@@ -133,6 +143,7 @@ impl Rules {
             naming,
             foreign_slice_managers,
             hold,
+            pods,
         } = self.clone();
         let mut config = Config::new(cluster);
         if let Some(HoldArgs { hold, keep_last }) = hold {
@@ -144,6 +155,8 @@ impl Rules {
             slices,
             naming,
             foreign_slice_managers,
+            pod_cidrs: pods.pod_cidr,
+            shared_cidrs: pods.shared_cidr,
             ..config
         }
     }

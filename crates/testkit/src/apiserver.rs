@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 use tombolo_model::io::{Effect, Input, Outcome, Refusal, RefusalKind};
 use tombolo_model::names::{Namespace, ObjectName, ServiceKey};
@@ -24,6 +25,8 @@ pub type Mutation = fn(&mut Object);
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     families: Vec<IpFamily>,
+    /// The networks of its Services, as it tells them.
+    pub service_cidrs: Vec<IpNet>,
     objects: BTreeMap<ObjectRef, Object>,
     /// Watch events that no watcher has taken yet.
     pub events: VecDeque<Input>,
@@ -56,6 +59,7 @@ impl ApiServer {
     pub const fn new(families: Vec<IpFamily>) -> Self {
         Self {
             families,
+            service_cidrs: Vec::new(),
             objects: BTreeMap::new(),
             events: VecDeque::new(),
             sticky: BTreeSet::new(),

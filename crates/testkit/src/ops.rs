@@ -101,6 +101,8 @@ pub enum Op {
     Hand(usize, Edit),
     /// The network's families change.
     Families(Vec<IpFamily>),
+    /// Whether the site's service networks are known, in which some endpoints of the pool are.
+    ServiceCidrs(bool),
     /// Some messages reach the engine.
     Deliver(usize),
     /// One is lost.
@@ -200,6 +202,7 @@ fn local() -> impl Strategy<Value = Op> {
         1 => key().prop_map(Op::ForeignImport),
         4 => (0..12_usize, edit()).prop_map(|(at, e)| Op::Hand(at, e)),
         1 => families().prop_map(Op::Families),
+        1 => any::<bool>().prop_map(Op::ServiceCidrs),
     ]
 }
 

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use tombolo_model::config::{Config, SliceMode};
 use tombolo_model::endpoint::{Conditions, Entries};
 use tombolo_model::names::{ClusterName, Namespace, ServiceKey};
@@ -27,6 +28,7 @@ mod endpoints;
 mod export;
 mod import;
 mod merge;
+mod refused;
 mod verdict;
 
 pub use endpoints::{Statement, joined, to_entries};
@@ -49,6 +51,8 @@ pub struct Truth {
     pub config: Config,
     /// The families of its network.
     pub families: Vec<IpFamily>,
+    /// The networks of its Services.
+    pub service_cidrs: Vec<IpNet>,
     /// Its namespaces.
     pub namespaces: BTreeMap<Namespace, Arc<NamespaceObject>>,
     /// Its Services.
@@ -73,6 +77,7 @@ impl Truth {
         Self {
             config,
             families,
+            service_cidrs: Vec::new(),
             namespaces: BTreeMap::new(),
             services: BTreeMap::new(),
             slices: BTreeMap::new(),

@@ -46,6 +46,9 @@ pub struct Play {
     has_lost: bool,
 }
 
+/// Networks of Services in which some endpoints of the pool are.
+const SERVICE_CIDRS: [&str; 2] = ["10.9.0.4/31", "fd00:9::4/127"];
+
 /// A cluster name of the pool.
 pub fn cluster(at: usize) -> ClusterName {
     ClusterName::try_new(CLUSTERS[at]).expect("the pool holds good names")
@@ -113,6 +116,7 @@ impl Play {
             Op::ForeignImport(key) => self.foreign_import(*key),
             Op::Hand(at, edit) => self.hand(*at, *edit),
             Op::Families(families) => self.families(families),
+            Op::ServiceCidrs(are_known) => self.service_cidrs(*are_known),
             Op::Deliver(count) => self.site.deliver(&self.registry, *count),
             Op::Lose(at) => self.lose(*at),
             Op::Double(at) => self.double(*at),
@@ -199,7 +203,14 @@ impl Play {
 
     fn families(&mut self, families: &[IpFamily]) {
         self.site.api.set_families(families.to_vec());
-        self.site.tell_families();
+        self.site.tell_network();
+    }
+
+    fn service_cidrs(&mut self, are_known: bool) {
+        let cidrs = SERVICE_CIDRS.iter().filter(|_| are_known);
+        let cidrs = cidrs.map(|cidr| cidr.parse().expect("the pool holds networks"));
+        self.site.api.service_cidrs = cidrs.collect();
+        self.site.tell_network();
     }
 
     /// Brings everything to rest and compares it with the oracle: with all clusters heard of, and
@@ -239,6 +250,7 @@ impl Play {
             self.site.config().clone(),
             self.site.api.families().to_vec(),
         );
+        truth.service_cidrs.clone_from(&self.site.api.service_cidrs);
         for object in self.site.api.objects() {
             truth.put(object);
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use tombolo_model::config::Config;
 use tombolo_model::endpoint::Endpoint;
 use tombolo_model::fleet::FleetService;
@@ -19,6 +20,7 @@ use crate::oracle::{Truth, expect, joined};
 pub struct Seen {
     config: Config,
     families: Vec<IpFamily>,
+    service_cidrs: Vec<IpNet>,
     /// The newest version heard of, and the object unless it is gone.
     objects: BTreeMap<ObjectRef, (u64, Option<Object>)>,
     listing: BTreeMap<Kind, BTreeSet<ObjectRef>>,
@@ -31,6 +33,7 @@ impl Seen {
         Self {
             config,
             families,
+            service_cidrs: Vec::new(),
             objects: BTreeMap::new(),
             listing: BTreeMap::new(),
             fleet: BTreeMap::new(),
@@ -53,6 +56,7 @@ impl Seen {
                 revision,
             } => self.list_ended(*kind, version_of(revision)),
             Input::Families(families) => self.families.clone_from(families),
+            Input::ServiceCidrs(cidrs) => self.service_cidrs.clone_from(cidrs),
             Input::Fleet { service, state } => {
                 match state {
                     Some(state) => self.fleet.insert(service.clone(), Arc::clone(state)),
@@ -80,6 +84,7 @@ impl Seen {
             | Input::ListEnded { .. }
             | Input::Trusted(_)
             | Input::Peers(_)
+            | Input::Claims(_)
             | Input::Heard(_)
             | Input::Revision(_)
             | Input::Regressed
@@ -127,6 +132,7 @@ impl Seen {
     /// The objects, without what other clusters state.
     pub fn truth(&self) -> Truth {
         let mut truth = Truth::new(self.config.clone(), self.families.clone());
+        truth.service_cidrs.clone_from(&self.service_cidrs);
         let objects = self.objects.values();
         for object in objects.filter_map(|(_, object)| object.as_ref()) {
             truth.put(object);

@@ -8,7 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 use tombolo_model::config::Config;
 use tombolo_model::engine::Engine;
 use tombolo_model::fleet::{Fleet, FleetInput};
-use tombolo_model::io::{Action, ActionId, Effect, Input, Outcome, Refusal, RefusalKind, Source};
+use tombolo_model::io::{
+    Action, ActionId, Effect, Event, Input, Outcome, Refusal, RefusalKind, Source,
+};
 use tombolo_model::object::{Kind, Object, ObjectRef};
 use tombolo_model::record::{Origin, Record, RecordKey};
 use tombolo_model::service::IpFamily;
@@ -93,6 +95,8 @@ pub struct Site {
     pub is_orderly: bool,
     /// How many actions the engine has asked for.
     pub actions_total: usize,
+    /// The Events that users were told.
+    pub told: Vec<Event>,
 }
 
 impl Site {
@@ -114,6 +118,7 @@ impl Site {
             violations: Violations::default(),
             is_orderly: true,
             actions_total: 0,
+            told: Vec::new(),
         }
     }
 
@@ -169,7 +174,7 @@ impl Site {
         let mut parts: Vec<Vec<Mail>> = KINDS.iter().map(|kind| self.listing(*kind)).collect();
         parts.push(fleet_listing(registry));
         parts.push(self.own_listing(registry));
-        parts.push(vec![mail(Input::Families(self.api.families().to_vec()))]);
+        parts.push(self.network().map(mail).into());
         let middle = rotation % parts.len();
         parts.rotate_left(middle);
         self.inbox.extend(parts.into_iter().flatten());
@@ -185,10 +190,16 @@ impl Site {
         twin
     }
 
-    /// Tells the engine the families of the network.
-    pub fn tell_families(&mut self) {
-        let families = self.api.families().to_vec();
-        self.inbox.push_back(mail(Input::Families(families)));
+    /// Tells the engine what the network is like.
+    pub fn tell_network(&mut self) {
+        self.inbox.extend(self.network().map(mail));
+    }
+
+    fn network(&self) -> [Input; 2] {
+        [
+            Input::ServiceCidrs(self.api.service_cidrs.clone()),
+            Input::Families(self.api.families().to_vec()),
+        ]
     }
 
     /// Opens a session, unless there is one.
@@ -352,7 +363,8 @@ impl Site {
             self.engine.observe(self.now, input);
         }
         for action in self.engine.act(self.now) {
-            if matches!(action.effect, Effect::Event(_)) {
+            if let Effect::Event(event) = action.effect {
+                self.told.push(event);
                 continue;
             }
             self.actions_total += 1;
@@ -360,6 +372,11 @@ impl Site {
             self.under_way.insert(action.id, action.effect.clone());
             self.pending.push_back(action);
         }
+    }
+
+    /// The engine at work.
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// What the engine was shown.
@@ -456,8 +473,7 @@ impl Site {
             self.perform(registry, Fate::Done);
         }
         self.run(registry);
-        let families = self.api.families().to_vec();
-        self.inbox.push_back(mail(Input::Families(families)));
+        self.tell_network();
     }
 
     /// Lets time pass until nothing is left to do.

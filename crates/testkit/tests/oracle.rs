@@ -16,7 +16,7 @@ proptest! {
     fn a_full_listing_repairs_everything(
         families in ops::families(),
         mode in 0..4_usize,
-        (by_suffix, by_mark) in (weighted(0.2), weighted(0.1)),
+        (by_suffix, by_mark, has_pod_cidr) in (weighted(0.2), weighted(0.1), weighted(0.2)),
         ops in ops::sequence(60),
     ) {
         let mut config = config();
@@ -24,6 +24,11 @@ proptest! {
         config.global_by_default = !by_mark;
         if by_suffix {
             config.naming = DerivedNaming::Suffix;
+        }
+        if has_pod_cidr {
+            // Some addresses that clusters of the pool have.
+            config.pod_cidrs = vec!["10.9.0.0/29".parse().unwrap(), "fd00:9::/125".parse().unwrap()];
+            config.shared_cidrs = vec!["10.9.0.2/31".parse().unwrap()];
         }
         let mut play = Play::new(config, families);
         for op in &ops {

@@ -30,14 +30,16 @@ const WORLD: &str = "crates/model/src/world.rs";
 const WRITES: &str = "crates/model/src/writes.rs";
 const PRESENCE: &str = "crates/model/src/presence.rs";
 const STATUS: &str = "crates/model/src/status.rs";
+const GUARD: &str = "crates/model/src/guard.rs";
 const ENGINE: &str = "crates/model/src/engine.rs";
 const IMPORTS: &str = "crates/model/src/engine/imports.rs";
 const SLICES: &str = "crates/model/src/engine/slices.rs";
 const PUBLISH: &str = "crates/model/src/engine/publish.rs";
+const PARTITION: &str = "crates/model/src/fleet/partition.rs";
 const REGRESS: &str = "crates/model/src/fleet/regress.rs";
 
 /// All of them.
-pub(super) const FAULTS: [Fault; 50] = [
+pub(super) const FAULTS: [Fault; 52] = [
     fault(
         "wrong tie-break: of equal times the greater cluster name is older",
         MERGE,
@@ -208,7 +210,7 @@ pub(super) const FAULTS: [Fault; 50] = [
     ),
     fault(
         "absence taken for withdrawal",
-        FLEET,
+        PARTITION,
         "|| (is_said && synced == epoch)",
         "|| is_said",
     ),
@@ -297,6 +299,18 @@ pub(super) const FAULTS: [Fault; 50] = [
         "        if is_managed(import) {\n            return false;",
     ),
     fault(
+        "endpoints of peers used at addresses of own Pods",
+        GUARD,
+        "} else if self.pods.0.contains_key(&address) {",
+        "} else if self.pods.0.get(&address) == Some(&0) {",
+    ),
+    fault(
+        "a Pod that comes later changes nothing",
+        ENGINE,
+        "        dirty.services.extend(self.claimed(&dirty.addresses));\n",
+        "",
+    ),
+    fault(
         "slice kept after unexport",
         SLICES,
         "wanted.keys().chain(slices.keys()).cloned().collect()",
@@ -334,7 +348,7 @@ pub(super) const FAULTS: [Fault; 50] = [
     ),
     fault(
         "a session that is put back as it was is overlooked",
-        FLEET,
+        PARTITION,
         "!held.present || held.value != value",
         "held.value != value",
     ),

@@ -91,11 +91,9 @@ pub async fn watch_network(server: Server, reports: mpsc::Sender<Report>) {
             Ok((network, place)) => {
                 if network != known {
                     let Network { families, cidrs } = network.clone();
-                    let families = Report::Inputs(vec![Input::Families(families)]);
-                    for report in [Report::ServiceCidrs(cidrs), families] {
-                        if reports.send(report).await.is_err() {
-                            return;
-                        }
+                    let inputs = vec![Input::ServiceCidrs(cidrs), Input::Families(families)];
+                    if reports.send(Report::Inputs(inputs)).await.is_err() {
+                        return;
                     }
                     known = network;
                 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ipnet::IpNet;
 use tombolo_model::io::Input;
 use tombolo_model::object::Kind;
 
@@ -27,8 +26,6 @@ pub enum Report {
         /// Its state.
         state: WatchState,
     },
-    /// The networks that the cluster takes Service addresses from.
-    ServiceCidrs(Vec<IpNet>),
 }
 
 /// How the watch of a kind is doing.

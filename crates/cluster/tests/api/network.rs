@@ -28,7 +28,7 @@ fn watch_of(revision: &str) -> String {
     format!("{LIST}?watch=1&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion={revision}")
 }
 
-/// The families that are told within a time, each time that they are.
+/// The families and service networks that are told within a time, each time that they are.
 async fn told(fake: &Fake, time: Duration) -> Vec<String> {
     let (tx, mut rx) = mpsc::channel(64);
     let mut told = Vec::new();
@@ -37,6 +37,7 @@ async fn told(fake: &Fake, time: Duration) -> Vec<String> {
             if let Report::Inputs(inputs) = report {
                 let families = inputs.iter().map(|input| match input {
                     Input::Families(families) => format!("{families:?}"),
+                    Input::ServiceCidrs(cidrs) => format!("{cidrs:?}"),
                     other => format!("{other:?}"),
                 });
                 told.extend(families);
@@ -57,7 +58,15 @@ async fn a_changed_service_cidr_is_seen_at_once() {
         Answer::Open(vec![line("BOOKMARK")]),
     ]);
     let told = told(&fake, Duration::from_secs(2)).await;
-    assert_eq!(told, ["[V4]", "[V4, V6]"]);
+    assert_eq!(
+        told,
+        [
+            "[10.1.0.0/16]",
+            "[V4]",
+            "[10.1.0.0/16, fd00::/112]",
+            "[V4, V6]"
+        ]
+    );
     let wanted = [
         LIST.to_owned(),
         watch_of("7"),
@@ -76,6 +85,6 @@ async fn a_network_that_may_not_be_watched_is_looked_at_now_and_then() {
         Answer::Open(vec![]),
     ]);
     let told = told(&fake, Duration::from_mins(4)).await;
-    assert_eq!(told, ["[V4]"]);
+    assert_eq!(told, ["[10.1.0.0/16]", "[V4]"]);
     assert_eq!(fake.calls(), [LIST.to_owned(), watch_of("7")]);
 }

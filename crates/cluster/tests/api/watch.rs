@@ -37,7 +37,6 @@ fn words(report: &Report) -> Vec<String> {
                 format!("({})", state.as_str())
             }
         }],
-        Report::ServiceCidrs(_) => vec![],
     }
 }
 

@@ -37,6 +37,7 @@ impl Engine {
             service: object.map(|object| &**object),
             is_derived: object.is_some_and(|object| World::is_derived(object)),
             slices: self.world.local_slices(service).unwrap_or(&none),
+            service_cidrs: &self.service_cidrs,
         });
         // What did not change keeps its place in memory, so that comparing it stays cheap.
         if self.own.get(service).is_none_or(|old| **old != local) {

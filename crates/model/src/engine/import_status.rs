@@ -54,7 +54,10 @@ impl Engine {
         }
         let slices = self.wants_slices(import.merged.kind);
         let state = match state {
-            ImportState::Ready(_) => ImportState::Ready(status::absence_note(&absences)),
+            ImportState::Ready(_) => {
+                let refused = self.refusing.note(service);
+                ImportState::Ready(status::absence_note(&absences) + &refused)
+            }
             other @ (ImportState::NoUsableFamily(_) | ImportState::Pending(_)) => other,
         };
         self.write_status(step, present, &clusters, slices, &state);
@@ -210,12 +213,13 @@ impl Engine {
             let ImportState::Ready(note) = state else {
                 return;
             };
-            let reason = if note.is_empty() {
-                "ClustersHeardOf"
-            } else {
+            let is_away = !status::without_refusals(note).is_empty();
+            let reason = if is_away {
                 "ClusterAway"
+            } else {
+                "ClustersHeardOf"
             };
-            self.tell(step, &old, !note.is_empty(), reason, message);
+            self.tell(step, &old, is_away, reason, message);
         }
     }
 }

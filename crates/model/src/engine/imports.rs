@@ -406,7 +406,7 @@ impl Engine {
 }
 
 /// Whether an import is ours: made or adopted by us.
-fn is_managed(import: &ImportObject) -> bool {
+pub(super) fn is_managed(import: &ImportObject) -> bool {
     import.meta.label(LABEL_MANAGED_BY) == Some(MANAGED_BY)
 }
 

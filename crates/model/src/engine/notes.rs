@@ -29,6 +29,7 @@ impl Engine {
         self.of_exports()
             .chain(self.of_namespaces())
             .chain(self.of_imports())
+            .chain(self.of_refusals())
     }
 
     /// Tells the user of an import, once its Service is made, what that lacks.

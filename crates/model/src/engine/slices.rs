@@ -48,6 +48,7 @@ impl Engine {
         let peers = self.fleet.get(service).filter(|fleet| {
             // Then nothing in the slices is this cluster's alone.
             !has_own
+                && !self.refusing.any_of(service)
                 && all_used
                 && !import.frozen
                 && !fleet.clusters().contains_key(&self.config.cluster)
@@ -110,6 +111,7 @@ impl Engine {
                 service: state,
                 usage,
                 details: own.filter(|_| is_own).map(|own| own.details.as_slice()),
+                guard: (!is_own).then(|| self.guard()),
             }
         });
         contributors.collect()

@@ -98,6 +98,7 @@ impl Given {
 
     fn evaluate(&self) -> LocalExport {
         evaluate(ExportInput {
+            service_cidrs: &[],
             export: &self.export,
             namespace_problem: self.namespace_problem,
             service: self.service.as_ref(),

@@ -27,18 +27,15 @@ pub enum Rule {
     Namespace,
     /// An address outside of the networks that the operator recorded for the cluster.
     Network,
+    /// An address in the service networks of the cluster that reads.
+    ServiceCidr,
+    /// An address in the pod networks of the cluster that reads (`--pod-cidr`).
+    PodCidr,
+    /// The address of a Pod of the cluster that reads: the networks overlap.
+    LocalPod,
 }
 
 impl Rule {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Unreadable,
-        Self::Export,
-        Self::Address,
-        Self::Namespace,
-        Self::Network,
-    ];
-
     /// A word for metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -47,6 +44,9 @@ impl Rule {
             Self::Address => "address",
             Self::Namespace => "namespace",
             Self::Network => "network",
+            Self::ServiceCidr => "service-cidr",
+            Self::PodCidr => "pod-cidr",
+            Self::LocalPod => "local-pod",
         }
     }
 }
@@ -64,13 +64,13 @@ pub struct Refused {
 
 /// What was refused: all counted, the latest told.
 #[derive(Debug, Default)]
-pub(super) struct Refusals {
+pub(crate) struct Refusals {
     counts: BTreeMap<(ClusterName, Rule), u64>,
     latest: Vec<Refused>,
 }
 
 impl Refusals {
-    pub(super) fn add(&mut self, cluster: &ClusterName, rule: Rule, message: String) {
+    pub(crate) fn add(&mut self, cluster: &ClusterName, rule: Rule, message: String) {
         *self.counts.entry((cluster.clone(), rule)).or_default() += 1;
         if self.latest.len() < REFUSED_MAX {
             let cluster = cluster.clone();
@@ -120,17 +120,25 @@ impl Fleet {
     }
 
     /// How often which rule refused something of which cluster.
-    pub fn refused_total(&self) -> &BTreeMap<(ClusterName, Rule), u64> {
-        &self.refusals.counts
+    pub const fn refused_total(&self) -> &BTreeMap<(ClusterName, Rule), u64> {
+        self.refusals.counts()
     }
 
     /// What was refused since the last call; of very many only the first.
     pub fn take_refused(&mut self) -> Vec<Refused> {
-        std::mem::take(&mut self.refusals.latest)
+        self.refusals.take()
     }
 }
 
 impl Refusals {
+    pub(crate) const fn counts(&self) -> &BTreeMap<(ClusterName, Rule), u64> {
+        &self.counts
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<Refused> {
+        std::mem::take(&mut self.latest)
+    }
+
     /// What of a cluster's service is within the limits that the operator recorded for it.
     pub(super) fn within_limits(
         &mut self,

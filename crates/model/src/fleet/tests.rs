@@ -1,11 +1,14 @@
 //! What counts as known, and what as gone (DESIGN §2.2).
 
+use std::net::IpAddr;
+
 use jiff::Timestamp;
 
 use super::*;
+use crate::endpoint::{Entry, EntryProtocol};
 use crate::names::{Namespace, ObjectName};
 use crate::presence::{Peer, PeerSession};
-use crate::record::Labels;
+use crate::record::{Labels, Session};
 use crate::service::{Affinity, ImportType, InternalTrafficPolicy, IpFamily};
 
 /// A reader and what is there to read.
@@ -128,6 +131,7 @@ fn nothing_is_told_before_a_first_listing_is_complete() {
         inputs[..],
         [
             Input::Fleet { state: Some(_), .. },
+            Input::Claims(_),
             Input::Trusted(_),
             Input::Peers(_)
         ]
@@ -323,6 +327,7 @@ fn a_snapshot_is_what_was_told() {
     let told = reader.fleet.snapshot();
     let [
         Input::Fleet { .. },
+        Input::Claims(_),
         Input::Trusted(trusted),
         Input::Peers(peers),
     ] = &told[..]

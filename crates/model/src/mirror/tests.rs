@@ -62,6 +62,7 @@ fn a_cluster_that_shares_no_family_serves_nothing() {
         service,
         usage: Usage::All { live: true },
         details: None,
+        guard: None,
     });
     let contributors: Vec<_> = contributors.collect();
     let mirrored = mirrored(&merged, &contributors, &[IpFamily::V4, IpFamily::V6]);

@@ -1,6 +1,7 @@
 //! The registry's changes for the clusters of this process: one subscription, one fleet, told to
 //! every shell.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures::stream::BoxStream;
@@ -11,13 +12,12 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry as Metrics;
 use tokio::sync::mpsc;
 use tombolo_cluster::api::Report;
-use tombolo_model::fleet::{Fleet, Rule};
 use tombolo_model::io::Input;
 use tombolo_model::record::Origin;
 use tombolo_registry::event::Event;
-use tracing::warn;
 
-use crate::reader::{Audience, Reader};
+use super::status::Status;
+use crate::reader::{Audience, Reader, log_refused};
 
 /// Changes that are told at once: enough that a burst is planned once, few enough that a listing
 /// does not hold the shells up.
@@ -27,6 +27,7 @@ const BATCH_MAX: usize = 512;
 pub(crate) struct Listener {
     pub(crate) origin: Origin,
     pub(crate) reports: mpsc::Sender<Report>,
+    pub(crate) status: Arc<Status>,
 }
 
 /// One listener and what it is about to be told.
@@ -60,17 +61,16 @@ impl Refusals {
         refusals
     }
 
-    fn note(&self, fleet: &mut Fleet) {
-        let latest = fleet.take_refused();
+    fn note(&self, reader: &mut Reader, all: &[Waiting]) {
+        let latest = reader.take_refused();
         if latest.is_empty() {
             return;
         }
-        // What cannot be read was told with the reason.
-        for refused in latest.iter().filter(|r| r.rule != Rule::Unreadable) {
-            let rule = refused.rule.as_str();
-            warn!(cluster = %refused.cluster, rule, reason = %refused.message, "refused");
+        log_refused(&latest);
+        for Waiting { listener, .. } in all {
+            listener.status.refused(&latest);
         }
-        for ((cluster, rule), total) in fleet.refused_total() {
+        for ((cluster, rule), total) in reader.refused_total() {
             let labels = RefusalLabels {
                 peer: cluster.to_string(),
                 rule: rule.as_str(),
@@ -104,7 +104,7 @@ pub(crate) async fn run(
             take(event, &mut reader, &mut all);
         }
         let common = reader.drain();
-        refusals.note(&mut reader.fleet);
+        refusals.note(&mut reader, &all);
         for Waiting { listener, inputs } in &mut all {
             let mut inputs = std::mem::take(inputs);
             inputs.extend(common.iter().cloned());

@@ -85,11 +85,7 @@ pub(crate) fn start<R: Registry + 'static>(
     let status = Status::new(name.clone(), clock::now());
     let (reports, inbox) = mpsc::channel::<Report>(REPORTS_MAX);
     start_watches(&server, &name, &exports, &reports, supervisor);
-    for resource in imports {
-        let task_name = format!("{name}: copies as {resource}");
-        let task = mirror_imports(server.clone(), resource, Arc::clone(&fence));
-        supervisor.spawn_endless(task_name, task);
-    }
+    start_copies(&server, &name, imports, &fence, supervisor);
     let clock: Arc<dyn Clock> = Arc::new(BootClock);
     let (events, recorder) = recorder(server.clone(), Arc::clone(&fence), clock, &identity);
     supervisor.spawn_endless(format!("{name}: events"), recorder.run());
@@ -133,8 +129,27 @@ pub(crate) fn start<R: Registry + 'static>(
         lead(shell, keeper, registry, stop),
     );
     Running {
+        listener: Listener {
+            origin,
+            reports,
+            status: Arc::clone(&status),
+        },
         status,
-        listener: Listener { origin, reports },
+    }
+}
+
+/// Starts what writes the imports as other resources too.
+fn start_copies(
+    server: &Server,
+    name: &ClusterName,
+    imports: Vec<Resource>,
+    fence: &Arc<Fence>,
+    supervisor: &mut Supervisor,
+) {
+    for resource in imports {
+        let task_name = format!("{name}: copies as {resource}");
+        let task = mirror_imports(server.clone(), resource, Arc::clone(fence));
+        supervisor.spawn_endless(task_name, task);
     }
 }
 

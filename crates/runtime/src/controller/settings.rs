@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use ipnet::IpNet;
 use jiff::SignedDuration;
 use tombolo_cluster::api::{Access, Resource, ResourceError};
 use tombolo_model::config::Config;
@@ -43,6 +44,9 @@ pub(crate) struct ControllerArgs {
 
     #[command(flatten)]
     pub(crate) resources: ResourceArgs,
+
+    #[command(flatten)]
+    pub(crate) networks: NetworkArgs,
 
     #[command(flatten)]
     pub(crate) hold: HoldArgs,
@@ -108,6 +112,30 @@ pub(crate) struct ResourceArgs {
         value_delimiter = ','
     )]
     pub(crate) import_gvr: Vec<String>,
+}
+
+/// The networks of this cluster's own Pods (BEHAVIOUR §7).
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct NetworkArgs {
+    /// A network of this cluster's own Pods, such as 10.4.0.0/14: endpoints that other clusters
+    /// claim to have in it are refused. May be given several times.
+    #[arg(
+        long,
+        value_name = "CIDR",
+        env = "TOMBOLO_POD_CIDR",
+        value_delimiter = ','
+    )]
+    pub(crate) pod_cidr: Vec<IpNet>,
+
+    /// A part of --pod-cidr in which other clusters have Pods too. May be given several times.
+    #[arg(
+        long,
+        value_name = "CIDR",
+        env = "TOMBOLO_SHARED_CIDR",
+        value_delimiter = ',',
+        requires = "pod_cidr"
+    )]
+    pub(crate) shared_cidr: Vec<IpNet>,
 }
 
 /// What becomes of clusters that are not heard of (BEHAVIOUR §6).
@@ -244,7 +272,7 @@ impl TryFrom<&ControllerArgs> for Settings {
             (Ok(rules), Ok(resources), Ok(admin)) if wrong.is_empty() => Ok(Self {
                 cluster,
                 access: Access::from(&args.access),
-                rules: rules.with_hold(args.hold),
+                rules: rules.with_hold(args.hold).with_networks(&args.networks),
                 resources,
                 admin,
             }),
@@ -346,6 +374,23 @@ mod tests {
         assert_eq!(hold("0s").unwrap(), 0);
         for wrong in ["10", "-5m", "soon"] {
             assert!(hold(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_networks_of_pods_are_given_singly_or_in_a_list() {
+        let args =
+            "--pod-cidr 10.4.0.0/14,fd00:4::/48 --pod-cidr 10.8.0.0/14 --shared-cidr 10.5.0.0/16";
+        let args: Vec<&str> = args.split(' ').collect();
+        let config = settings(&args).unwrap();
+        let config = config.config(ClusterName::try_new("east").unwrap());
+        let texts = |cidrs: &[IpNet]| cidrs.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let pods = ["10.4.0.0/14", "fd00:4::/48", "10.8.0.0/14"];
+        assert_eq!(texts(&config.pod_cidrs), pods);
+        assert_eq!(texts(&config.shared_cidrs), ["10.5.0.0/16"]);
+        for wrong in [["--pod-cidr", "10.4.0.0"], ["--shared-cidr", "10.4.0.0/14"]] {
+            let args = std::iter::once("tombolo").chain(wrong);
+            assert!(Cli::try_parse_from(args).is_err(), "{wrong:?}");
         }
     }
 

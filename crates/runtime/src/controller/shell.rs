@@ -23,6 +23,7 @@ use super::status::{Beat, Status};
 use crate::clock;
 use crate::lane::{Done, Lane, PUBLISH_MAX, effect_word, publish};
 use crate::metrics::ActionMetrics;
+use crate::reader::log_refused;
 
 /// Reports that wait for a shell: one page of a list each at most, so a few MiB.
 pub(crate) const REPORTS_MAX: usize = 256;
@@ -118,10 +119,7 @@ impl<R: Registry + 'static> Shell<R> {
             Report::Inputs(inputs) => {
                 for input in inputs {
                     self.status.input(&input);
-                    if let Input::Families(families) = &input {
-                        self.network
-                            .send_modify(|network| network.families.clone_from(families));
-                    }
+                    self.note_network(&input);
                     self.engine.observe(now, input);
                 }
             }
@@ -134,9 +132,19 @@ impl<R: Registry + 'static> Shell<R> {
                 self.see(now, kind, &state);
                 self.status.watch(kind, state);
             }
-            Report::ServiceCidrs(cidrs) => {
-                self.network.send_modify(|network| network.cidrs = cidrs);
-            }
+        }
+    }
+
+    /// What the session says of the network.
+    fn note_network(&self, input: &Input) {
+        match input {
+            Input::Families(families) => self
+                .network
+                .send_modify(|network| network.families.clone_from(families)),
+            Input::ServiceCidrs(cidrs) => self
+                .network
+                .send_modify(|network| network.cidrs.clone_from(cidrs)),
+            _ => {}
         }
     }
 
@@ -205,6 +213,7 @@ impl<R: Registry + 'static> Shell<R> {
         lanes
             .records
             .start(|action| publish(&self.registry, action));
+        self.note_refused();
         self.status.peers(self.engine.peers(now));
         self.status.beat(Beat {
             now,
@@ -212,6 +221,15 @@ impl<R: Registry + 'static> Shell<R> {
             in_flight: lanes.objects.running.len() + lanes.records.running.len(),
             planned_total: self.engine.planned_total(),
         });
+    }
+
+    fn note_refused(&mut self) {
+        let refused = self.engine.take_refused();
+        if !refused.is_empty() {
+            log_refused(&refused);
+            self.status.refused(&refused);
+            self.status.count_refused(self.engine.refused_total());
+        }
     }
 
     /// What waits to be written is not written by a process that does not lead.

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tombolo_cluster::api::{Standing, WatchState};
 use tombolo_cluster::store::KINDS;
+use tombolo_model::fleet::{Refused, Rule};
 use tombolo_model::io::{Input, Source};
 use tombolo_model::names::{ClusterName, ServiceKey};
 use tombolo_model::object::{Condition, Kind, Object};
@@ -17,7 +18,7 @@ use tombolo_model::presence::Standing as Presence;
 
 use crate::admin::Told;
 
-/// The latest rejections that are shown.
+/// The latest rejections and refusals that are shown.
 const REJECTED_MAX: usize = 100;
 /// A shell that has not run for this long hangs; it wakes every second.
 const HANGS_AFTER_SECS: i64 = 60;
@@ -50,6 +51,10 @@ struct Inner {
     planned_total: u64,
     rejected_total: u64,
     rejected: VecDeque<String>,
+    /// The latest of what was refused of other clusters.
+    refused: VecDeque<RefusedView>,
+    /// How often this cluster alone refused something.
+    refused_total: BTreeMap<(ClusterName, Rule), u64>,
     objects: Objects,
 }
 
@@ -79,7 +84,17 @@ pub(crate) struct StatusView {
     imports: usize,
     rejected_total: u64,
     rejected: Vec<String>,
+    refused: Vec<RefusedView>,
     not_ready: Vec<String>,
+}
+
+/// Something that was refused of what another cluster wrote.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RefusedView {
+    cluster: String,
+    rule: &'static str,
+    message: String,
 }
 
 /// A cluster of the registry.
@@ -171,6 +186,8 @@ impl Status {
                 planned_total: 0,
                 rejected_total: 0,
                 rejected: VecDeque::new(),
+                refused: VecDeque::new(),
+                refused_total: BTreeMap::new(),
                 objects: Objects::default(),
             }),
         })
@@ -199,10 +216,30 @@ impl Status {
     pub(crate) fn rejected(&self, text: String) {
         let mut inner = self.inner.lock();
         inner.rejected_total += 1;
-        if inner.rejected.len() == REJECTED_MAX {
-            inner.rejected.pop_front();
+        push(&mut inner.rejected, text);
+    }
+
+    /// Notes what was refused of what other clusters wrote.
+    pub(crate) fn refused(&self, refused: &[Refused]) {
+        let mut inner = self.inner.lock();
+        for refused in refused {
+            let view = RefusedView {
+                cluster: refused.cluster.to_string(),
+                rule: refused.rule.as_str(),
+                message: refused.message.clone(),
+            };
+            push(&mut inner.refused, view);
         }
-        inner.rejected.push_back(text);
+    }
+
+    /// Notes how often this cluster alone refused something.
+    pub(crate) fn count_refused(&self, total: &BTreeMap<(ClusterName, Rule), u64>) {
+        self.inner.lock().refused_total.clone_from(total);
+    }
+
+    /// How often this cluster alone refused something of which cluster, by which rule.
+    pub(crate) fn refused_total(&self) -> BTreeMap<(ClusterName, Rule), u64> {
+        self.inner.lock().refused_total.clone()
     }
 
     /// Notes what of an input is shown.
@@ -321,6 +358,7 @@ impl Status {
             imports: count(Kind::ServiceImport),
             rejected_total: inner.rejected_total,
             rejected: inner.rejected.iter().cloned().collect(),
+            refused: inner.refused.iter().cloned().collect(),
             not_ready: inner.not_ready(),
         }
     }
@@ -355,6 +393,14 @@ impl Inner {
         }
         missing
     }
+}
+
+/// Keeps the latest.
+fn push<T>(latest: &mut VecDeque<T>, one: T) {
+    if latest.len() == REJECTED_MAX {
+        latest.pop_front();
+    }
+    latest.push_back(one);
 }
 
 fn watch_text(state: &WatchState) -> String {

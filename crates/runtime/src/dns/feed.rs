@@ -67,8 +67,6 @@ impl Feed {
                 info!(kind = kind.as_str(), ?state, "watch");
                 self.status.watch(kind, state);
             }
-            // Only the network's watch sends it.
-            Report::ServiceCidrs(_) => {}
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 use tombolo_cluster::api::{Standing, WatchState};
+use tombolo_model::fleet::Rule;
 use tombolo_model::io::Input;
 use tombolo_model::names::{ClusterName, Namespace, ObjectName, ServiceKey};
 use tombolo_model::object::{Condition, ExportObject, ImportObject, ImportStatus, Meta};
@@ -65,6 +66,8 @@ fn the_whole_text() {
     status.rejected("Service shop/bad".to_owned());
     let west = ClusterName::try_new("west").unwrap();
     status.peers(Some(vec![(west, Presence::Stale, 42)]));
+    let west = ClusterName::try_new("west").unwrap();
+    status.count_refused(&[((west, Rule::LocalPod), 5)].into());
     status.beat(Beat {
         now: Timestamp::UNIX_EPOCH,
         queued: 3,

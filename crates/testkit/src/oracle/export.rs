@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use tombolo_model::endpoint::EntryProtocol;
 use tombolo_model::names::ServiceKey;
-use tombolo_model::object::{AddressType, ExportObject, ServiceKind, ServiceObject, SliceObject};
+use tombolo_model::object::{
+    AddressType, ExportObject, ServiceKind, ServiceObject, SliceEndpoint, SliceObject,
+};
 use tombolo_model::record::{ExportRecord, Labels};
 use tombolo_model::service::{ImportType, Protocol};
 
@@ -123,7 +125,9 @@ fn statements(truth: &Truth, service: &ServiceObject) -> Vec<Statement> {
         {
             continue;
         }
-        for endpoint in slice.endpoints.iter().filter(|e| is_reachable(e.address)) {
+        let is_service = |address| truth.service_cidrs.iter().any(|c| c.contains(&address));
+        let usable = |e: &&SliceEndpoint| is_reachable(e.address) && !is_service(e.address);
+        for endpoint in slice.endpoints.iter().filter(usable) {
             for (protocol, ports) in ports_by_protocol(service, slice) {
                 statements.push(Statement {
                     address: endpoint.address,

@@ -17,6 +17,7 @@ use super::absence;
 use super::endpoints::{both, joined, smaller};
 use super::export::stands_for_pods_elsewhere;
 use super::merge::Combined;
+use super::refused;
 use super::{ExpectedEndpoint, ExpectedImport, ExpectedService, Stated, Truth};
 
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -80,7 +81,8 @@ pub(super) fn import(
         usable.clone()
     };
     // What is among the last does not depend on what this cluster can use.
-    let (stated, kept) = &absence::used(truth, combined, all, &families);
+    let (accepted, refused) = refused::without(truth, all);
+    let (stated, kept) = &absence::used(truth, combined, &accepted, &families);
     let mut annotations = oldest.annotations.clone();
     annotations.insert(
         "multicluster.kubernetes.io/derived-service".into(),
@@ -119,7 +121,7 @@ pub(super) fn import(
             BTreeSet::new()
         },
         kept: kept.clone(),
-        amiss: absence::amiss(truth, all),
+        amiss: &absence::amiss(truth, all) | &refused,
         derived,
     }
 }
