@@ -3,8 +3,10 @@
 //! Messages are bounded (they go into a condition, whose message holds 32,768 characters at most)
 //! and the same in every process that has the same records.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use jiff::Timestamp;
 use mcs_api::condition::ConflictReason;
 
 use crate::merge::{Claim, FoldedFamilies, MergedPorts, PortDifference, RecordPorts};
@@ -34,6 +36,9 @@ pub struct Conflict {
     pub others: Vec<(ClusterName, String)>,
     /// How many clusters export the service.
     pub clusters: usize,
+    /// The clusters among them that state an earlier time of creation than the time at which they
+    /// joined: both times.
+    pub doubtful: BTreeMap<ClusterName, (Timestamp, Timestamp)>,
 }
 
 impl Conflict {
@@ -52,6 +57,18 @@ impl Conflict {
         }
     }
 
+    /// A cluster, with both times where they make its precedence doubtful.
+    fn named(&self, cluster: &ClusterName) -> String {
+        match self.doubtful.get(cluster) {
+            None => cluster.to_string(),
+            Some((created, joined)) => format!(
+                "{cluster} (created {}, joined {})",
+                whole_secs(*created),
+                whole_secs(*joined)
+            ),
+        }
+    }
+
     /// One sentence that says all of it.
     pub fn sentence(&self) -> String {
         let mut text = match self.reason {
@@ -60,17 +77,18 @@ impl Conflict {
                 format!(
                     "ports: {} are used (union, {} first)",
                     cut(&self.used),
-                    self.from
+                    self.named(&self.from)
                 )
             }
             _ => format!(
                 "{}: {} of {} is used",
                 self.field(),
                 cut(&self.used),
-                self.from
+                self.named(&self.from)
             ),
         };
         for (cluster, value) in self.others.iter().take(CLUSTERS_MAX) {
+            let cluster = self.named(cluster);
             // Writing to a String cannot fail.
             let _infallible = match self.reason {
                 // Made of several values, each cut by itself.
@@ -89,6 +107,11 @@ impl Conflict {
         );
         text
     }
+}
+
+/// How precise times are told: as in the metadata of objects.
+fn whole_secs(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 /// The message for all conflicts of a service.
@@ -137,6 +160,30 @@ fn is_unprintable(c: char) -> bool {
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// A conflict, if any cluster differs.
+fn conflict(
+    reason: ConflictReason,
+    claims: &[Claim<'_>],
+    used: impl FnOnce(&ExportRecord) -> String,
+    others: Vec<(ClusterName, String)>,
+) -> Option<Conflict> {
+    let oldest = claims.first().filter(|_| !others.is_empty())?;
+    let doubtful = claims.iter().filter_map(|claim| {
+        let joined = claim.joined_later()?;
+        let is_named = claim.cluster == oldest.cluster
+            || others.iter().any(|(other, _)| other == claim.cluster);
+        is_named.then(|| (claim.cluster.clone(), (claim.record.created, joined)))
+    });
+    Some(Conflict {
+        reason,
+        used: used(oldest.record),
+        from: oldest.cluster.clone(),
+        clusters: claims.len(),
+        doubtful: doubtful.collect(),
+        others,
+    })
+}
+
 /// A conflict about a field for which the oldest decides; `same` compares the oldest's record
 /// with another.
 pub(crate) fn of_field(
@@ -145,48 +192,27 @@ pub(crate) fn of_field(
     same: impl Fn(&ExportRecord, &ExportRecord) -> bool,
     value: impl Fn(&ExportRecord) -> String,
 ) -> Option<Conflict> {
-    let &(from, oldest) = claims.first()?;
-    let others: Vec<_> = claims
+    let oldest = claims.first()?.record;
+    let others = claims
         .iter()
-        .filter(|(_, record)| !same(oldest, record))
-        .map(|&(cluster, record)| (cluster.clone(), value(record)))
+        .filter(|claim| !same(oldest, claim.record))
+        .map(|claim| (claim.cluster.clone(), value(claim.record)))
         .collect();
-    if others.is_empty() {
-        return None;
-    }
-    let used = value(oldest);
-    Some(Conflict {
-        reason,
-        used,
-        from: from.clone(),
-        others,
-        clusters: claims.len(),
-    })
+    conflict(reason, claims, value, others)
 }
 
 /// A conflict about ports.
 pub(crate) fn of_ports(claims: &[Claim<'_>], ports: &MergedPorts) -> Option<Conflict> {
-    let &(from, _) = claims.first()?;
-    let others: Vec<_> = claims
+    let others = claims
         .iter()
         .zip(&ports.by_record)
-        .filter_map(|(&(cluster, _), record)| {
+        .filter_map(|(claim, record)| {
             let text = port_differences(record, &ports.accepted);
-            (!text.is_empty()).then(|| (cluster.clone(), text))
+            (!text.is_empty()).then(|| (claim.cluster.clone(), text))
         })
         .collect();
-    if others.is_empty() {
-        return None;
-    }
-    let used = show_ports(&ports.accepted);
-    let reason = ConflictReason::Port;
-    Some(Conflict {
-        reason,
-        used,
-        from: from.clone(),
-        others,
-        clusters: claims.len(),
-    })
+    let used = |_: &ExportRecord| show_ports(&ports.accepted);
+    conflict(ConflictReason::Port, claims, used, others)
 }
 
 /// How one record's ports differ from the accepted ones; empty if they do not.
@@ -235,29 +261,18 @@ fn port_differences(record: &RecordPorts, accepted: &[Port]) -> String {
 
 /// A conflict about families: records that share none with the import.
 pub(crate) fn of_families(claims: &[Claim<'_>], folded: &FoldedFamilies) -> Option<Conflict> {
-    let &(from, _) = claims.first()?;
-    let others: Vec<_> = claims
+    let others = claims
         .iter()
         .zip(&folded.shares)
         .filter(|&(_, shares)| !shares)
-        .map(|(&(cluster, record), _)| {
-            (
-                cluster.clone(),
-                format!(
-                    "{} (its endpoints are not used)",
-                    show_families(&record.families)
-                ),
-            )
+        .map(|(claim, _)| {
+            let families = show_families(&claim.record.families);
+            let text = format!("{families} (its endpoints are not used)");
+            (claim.cluster.clone(), text)
         })
         .collect();
-    let conflict = Conflict {
-        reason: ConflictReason::IpFamily,
-        used: show_families(&folded.families),
-        from: from.clone(),
-        others,
-        clusters: claims.len(),
-    };
-    (!conflict.others.is_empty()).then_some(conflict)
+    let used = |_: &ExportRecord| show_families(&folded.families);
+    conflict(ConflictReason::IpFamily, claims, used, others)
 }
 
 /// Ports in their order.

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use crate::compare::Part;
 use crate::config::Config;
 use crate::export::LocalExport;
-use crate::fleet::{Claims, FleetService};
+use crate::fleet::{Claims, FleetService, Recorded};
 use crate::io::{Action, ActionId, Effect, Event, Input, Outcome, RefusalKind, Source};
 use crate::names::{ClusterName, Namespace, ObjectName, ServiceKey};
 use crate::object::{GlobalMark, Kind, Object, ObjectRef};
@@ -72,6 +72,7 @@ pub struct Engine {
     service_cidrs: Vec<IpNet>,
     /// Which services have an endpoint at an address.
     claims: Arc<Claims>,
+    recorded: Arc<Recorded>,
     refusing: Refusing,
     listed: BTreeSet<Source>,
     /// This cluster's own exports.
@@ -123,6 +124,7 @@ impl Engine {
             families: None,
             service_cidrs: Vec::new(),
             claims: Arc::default(),
+            recorded: Arc::default(),
             refusing: Refusing::default(),
             listed: BTreeSet::new(),
             own: HashMap::new(),
@@ -186,6 +188,7 @@ impl Engine {
             Input::Tick => {}
             Input::Fleet { .. }
             | Input::Claims(_)
+            | Input::Recorded(_)
             | Input::Trusted(_)
             | Input::Peers(_)
             | Input::Heard(_)
@@ -218,6 +221,7 @@ impl Engine {
                 self.peers_changed(&changed);
             }
             Input::Claims(claims) => self.claims = claims,
+            Input::Recorded(recorded) => self.set_recorded(recorded),
             Input::Heard(is_heard) => self.presence.heard(now, is_heard),
             Input::Revision(revision) => self.reporting.revision(revision),
             Input::Regressed => {
@@ -334,7 +338,7 @@ impl Engine {
             actions,
         };
         self.plan_publication(step);
-        self.judge_peers(service, &participation);
+        self.judge_peers(now, service, &participation);
         let merged = self.merged(service);
         self.plan_export_status(step, merged.as_deref());
         self.plan_import(step, merged, &participation);

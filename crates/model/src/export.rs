@@ -18,7 +18,7 @@ use crate::names::{ServiceKey, check_service_name};
 use crate::object::{
     AddressType, ExportObject, ServiceKind, ServiceObject, SliceObject, TargetRef,
 };
-use crate::record::{ExportRecord, Labels};
+use crate::record::{ExportRecord, Joined, Labels, Member};
 use crate::service::{ImportType, Protocol};
 
 #[cfg(test)]
@@ -39,6 +39,9 @@ pub(crate) struct ExportInput<'a> {
     pub(crate) slices: &'a BTreeMap<crate::names::ObjectName, Arc<SliceObject>>,
     /// The networks of this cluster's Services.
     pub(crate) service_cidrs: &'a [IpNet],
+    /// What the operator recorded for this cluster.
+    pub(crate) member: Option<&'a Member>,
+    pub(crate) joined: Option<Joined>,
 }
 
 impl ExportInput<'_> {
@@ -50,8 +53,14 @@ impl ExportInput<'_> {
                 .iter()
                 .any(|cidr| cidr.contains(&address))
         };
+        let is_outside = || self.member.is_some_and(|member| !member.may_use(address));
         address_problem(address)
             .or_else(|| is_service().then_some("a Service's of this cluster, not an endpoint's"))
+            .or_else(|| {
+                is_outside().then_some(
+                    "outside of the networks that the operator recorded for this cluster",
+                )
+            })
     }
 }
 
@@ -162,7 +171,17 @@ fn exported(
         labels: without_steering("label", &input.export.labels, notes),
         annotations: without_steering("annotation", &input.export.annotations, notes),
     };
-    if let Some(problem) = export_problem(key, &record) {
+    let is_allowed = |member: &Member| member.may_export(&key.namespace);
+    let problem = export_problem(key, &record).or_else(|| {
+        let is_refused = input.member.is_some_and(|member| !is_allowed(member));
+        is_refused.then(|| {
+            format!(
+                "the operator has not recorded namespace {} for this cluster",
+                key.namespace
+            )
+        })
+    });
+    if let Some(problem) = problem {
         let message = format!("not published, as every cluster would refuse it: {problem}");
         return Verdict::Refused { message };
     }
@@ -173,6 +192,7 @@ fn exported(
     let stated = Arc::new(ClusterService {
         export: Arc::new(record),
         endpoints: endpoints.into(),
+        joined: input.joined,
     });
     Verdict::Exported(Arc::new(OwnService {
         stated,

@@ -15,10 +15,10 @@ use std::sync::{Arc, OnceLock};
 use crate::contents::SharedContents;
 use crate::endpoint::Endpoint;
 use crate::io::Input;
-use crate::merge::{Merged, merge};
+use crate::merge::{Claim, Merged, merge};
 use crate::names::{ClusterName, Region, ServiceKey};
 use crate::presence::Peers;
-use crate::record::{ExportRecord, Member, Origin, Record, RecordKey};
+use crate::record::{ExportRecord, Joined, Member, Origin, Record, RecordKey, Settings};
 
 mod accept;
 mod claims;
@@ -32,6 +32,7 @@ pub(crate) use self::accept::Refusals;
 pub use self::accept::{Refused, Rule};
 pub use self::claims::Claims;
 use self::partition::{Held, Partition, hold, see, sweep_one};
+pub use self::peers::Recorded;
 
 /// What one cluster says of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub struct ClusterService {
     pub export: Arc<ExportRecord>,
     /// The endpoints, sorted by address.
     pub endpoints: Arc<[Endpoint]>,
+    /// When the cluster joined, where the operator recorded it.
+    pub joined: Option<Joined>,
 }
 
 /// What all clusters say of one service. Immutable, so that all readers in a process share it,
@@ -75,7 +78,8 @@ impl FleetService {
     pub fn merged(&self) -> Option<&Arc<Merged>> {
         self.merged
             .get_or_init(|| {
-                merge(self.clusters.iter().map(|(name, c)| (name, &*c.export))).map(Arc::new)
+                let clusters = self.clusters.iter();
+                merge(clusters.map(|(name, state)| Claim::of(name, state))).map(Arc::new)
             })
             .as_ref()
     }
@@ -107,6 +111,13 @@ pub enum FleetInput {
         /// What is recorded.
         member: Option<Member>,
     },
+    /// The settings of a region; `None`: none, any more.
+    Settings {
+        /// Which region.
+        region: Region,
+        /// What they are.
+        settings: Option<Settings>,
+    },
     /// So long after a regress that every writer that lives has noticed it, and no session of one
     /// that is dead is left: sessions are believed again.
     Believed,
@@ -132,6 +143,10 @@ pub struct Fleet {
     /// Clusters of which more than single records changed.
     touched: BTreeSet<ClusterName>,
     members: BTreeMap<Origin, Held<Member>>,
+    /// Of which the region counts that sorts first.
+    settings: BTreeMap<Region, Held<Settings>>,
+    /// What the engines were told of both.
+    recorded: Arc<Recorded>,
     trusted: Arc<BTreeSet<ClusterName>>,
     peers: Arc<Peers>,
     refusals: Refusals,
@@ -171,6 +186,7 @@ impl Fleet {
             } => self.accept(&origin, key, record),
             FleetInput::Unreadable { origin, key } => self.unreadable(&origin, &key),
             FleetInput::Member { origin, member } => self.member(origin, member),
+            FleetInput::Settings { region, settings } => self.set_settings(region, settings),
         }
     }
 
@@ -205,6 +221,9 @@ impl Fleet {
         if self.trust_changed(&touched) || is_first {
             inputs.push(Input::Trusted(Arc::clone(&self.trusted)));
         }
+        if self.recorded_changed(&touched) || is_first {
+            inputs.push(Input::Recorded(Arc::clone(&self.recorded)));
+        }
         if self.peers_changed(&touched) || is_first {
             inputs.push(Input::Peers(Arc::clone(&self.peers)));
         }
@@ -224,6 +243,7 @@ impl Fleet {
             .chain([
                 Input::Claims(Arc::clone(&self.claims)),
                 Input::Trusted(Arc::clone(&self.trusted)),
+                Input::Recorded(Arc::clone(&self.recorded)),
                 Input::Peers(Arc::clone(&self.peers)),
             ])
             .collect()
@@ -416,45 +436,29 @@ impl Fleet {
         }
     }
 
-    /// Brings the set of trusted clusters up to date; says whether it changed.
-    fn trust_changed(&mut self, touched: &BTreeSet<ClusterName>) -> bool {
-        let mut changed = false;
-        for cluster in touched {
-            let regions = self.clusters.get(cluster);
-            let trusted = regions
-                .and_then(|regions| regions.values().next())
-                .is_some_and(Partition::absence_is_trusted);
-            if trusted != self.trusted.contains(cluster) {
-                changed = true;
-                let set = Arc::make_mut(&mut self.trusted);
-                if trusted {
-                    set.insert(cluster.clone());
-                } else {
-                    set.remove(cluster);
-                }
-            }
-        }
-        changed
-    }
-
     /// The state of one service over all clusters; unchanged parts are shared with the last one.
     fn gather(&mut self, service: &ServiceKey) -> Option<Arc<FleetService>> {
+        let counts = self.settings_now().precedence_from_join;
         let last = self.services.get(service);
         let mut clusters = BTreeMap::new();
         let holders = self.holders.get_mut(service)?;
         holders.retain(|cluster| {
             let regions = self.clusters.get(cluster);
             let held = regions.and_then(|r| r.values().find_map(|p| p.services.get(service)));
-            let counts = regions.and_then(|r| r.iter().next().filter(|(_, p)| !p.has_left()));
-            let used = counts.and_then(|(region, partition)| {
-                let state = partition.services.get(service)?.state()?;
+            let first = regions.and_then(|r| r.iter().next().filter(|(_, p)| !p.has_left()));
+            let used = first.and_then(|(region, partition)| {
+                let mut state = partition.services.get(service)?.state()?;
                 let origin = Origin {
                     region: region.clone(),
                     cluster: cluster.clone(),
                 };
-                let limits = self.members.get(&origin).map(|held| &held.value);
+                let member = self.members.get(&origin).map(|held| &held.value);
+                state.joined = member.map(|member| Joined {
+                    at: member.joined,
+                    counts,
+                });
                 let place = (cluster, service);
-                self.refusals.within_limits(limits, place, state)
+                self.refusals.within_limits(member, place, state)
             });
             if let Some(state) = used {
                 let shared = last

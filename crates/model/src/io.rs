@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use crate::fleet::{Claims, FleetService};
+use crate::fleet::{Claims, FleetService, Recorded};
 use crate::names::{ClusterName, ServiceKey};
 use crate::object::{Kind, Object, ObjectRef};
 use crate::presence::Peers;
@@ -61,6 +61,8 @@ pub enum Input {
     /// All clusters that have anything in the registry; sent after the fleet changes that it
     /// stands for.
     Peers(Arc<Peers>),
+    /// What operators recorded.
+    Recorded(Arc<Recorded>),
     /// The index of all endpoints in the registry; sent once.
     Claims(Arc<Claims>),
     /// Whether the watch of the registry is live: what is not heard meanwhile is no silence of

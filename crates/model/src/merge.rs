@@ -1,18 +1,20 @@
 //! The merge: the records of all clusters for one service become one import (BEHAVIOUR §2).
 //!
-//! A pure function of the records. They are ordered by creation time, then cluster name; the
-//! first is *the oldest* and decides every field but ports (a union) and families (a fold). All
+//! A pure function of the records. They are ordered by creation time (where the registry's
+//! settings say so, no earlier than their cluster joined), then cluster name; the first is *the oldest* and decides every field but ports (a union) and families (a fold). All
 //! differences are found, and each is told with what is used and who differs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use mcs_api::condition::ConflictReason;
 
 use crate::conflict::{self, Conflict};
+use crate::fleet::ClusterService;
 use crate::names::ClusterName;
 use crate::object::ImportSpec;
-use crate::record::{ExportRecord, Labels};
+use crate::record::{ExportRecord, Joined, Labels};
 use crate::service::{Affinity, ImportType, InternalTrafficPolicy, IpFamily, Port, Protocol};
 
 #[cfg(test)]
@@ -60,14 +62,63 @@ pub struct Part {
     pub serves: BTreeMap<(Arc<str>, Protocol), usize>,
 }
 
-/// A record and whose it is.
-pub(crate) type Claim<'a> = (&'a ClusterName, &'a ExportRecord);
+/// A record, whose it is, and when that cluster joined.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    pub(crate) cluster: &'a ClusterName,
+    pub(crate) record: &'a ExportRecord,
+    pub(crate) joined: Option<Joined>,
+}
+
+impl<'a> Claim<'a> {
+    /// What a cluster states.
+    pub fn of(cluster: &'a ClusterName, state: &'a ClusterService) -> Self {
+        Self {
+            cluster,
+            record: &state.export,
+            joined: state.joined,
+        }
+    }
+
+    /// From when on it counts.
+    fn precedence(&self) -> Timestamp {
+        let from = self.joined.filter(|joined| joined.counts);
+        from.map_or(self.record.created, |joined| {
+            joined.at.max(self.record.created)
+        })
+    }
+
+    /// When its cluster joined, if that was after the time of creation that it states.
+    pub(crate) fn joined_later(&self) -> Option<Timestamp> {
+        let joined = self.joined.map(|joined| joined.at);
+        joined.filter(|joined| self.record.created < *joined)
+    }
+}
+
+impl<'a> From<(&'a ClusterName, &'a ExportRecord)> for Claim<'a> {
+    fn from((cluster, record): (&'a ClusterName, &'a ExportRecord)) -> Self {
+        Self {
+            cluster,
+            record,
+            joined: None,
+        }
+    }
+}
+
+/// The claims in the order of their precedence.
+fn sorted<'a>(records: impl IntoIterator<Item = impl Into<Claim<'a>>>) -> Vec<Claim<'a>> {
+    let mut claims: Vec<Claim<'a>> = records.into_iter().map(Into::into).collect();
+    claims.sort_by(|a, b| {
+        let by_age = a.precedence().cmp(&b.precedence());
+        by_age.then_with(|| a.cluster.cmp(b.cluster))
+    });
+    claims
+}
 
 /// Merges the records of one service; `None` if there are none.
-pub fn merge<'a>(records: impl IntoIterator<Item = Claim<'a>>) -> Option<Merged> {
-    let mut claims: Vec<Claim<'a>> = records.into_iter().collect();
-    claims.sort_by(|(a, x), (b, y)| x.created.cmp(&y.created).then_with(|| a.cmp(b)));
-    let &(_, oldest) = claims.first()?;
+pub fn merge<'a>(records: impl IntoIterator<Item = impl Into<Claim<'a>>>) -> Option<Merged> {
+    let claims = sorted(records);
+    let oldest = claims.first()?.record;
 
     let ports = merge_ports(&claims, PortTable::open());
     let families = fold_families(&claims);
@@ -80,9 +131,9 @@ pub fn merge<'a>(records: impl IntoIterator<Item = Claim<'a>>) -> Option<Merged>
         .iter()
         .zip(ports.by_record)
         .zip(&families.shares)
-        .map(|(((cluster, _), record), &endpoints_used)| {
+        .map(|((claim, record), &endpoints_used)| {
             (
-                (*cluster).clone(),
+                claim.cluster.clone(),
                 Part {
                     endpoints_used,
                     serves: record.serves,
@@ -106,23 +157,32 @@ pub fn merge<'a>(records: impl IntoIterator<Item = Claim<'a>>) -> Option<Merged>
 
 /// The records of a service as parts of an import that stays as it is: they serve those of its
 /// ports that are theirs by the same rules, and add none.
-pub fn onto<'a>(import: &ImportSpec, records: impl IntoIterator<Item = Claim<'a>>) -> Merged {
-    let mut claims: Vec<Claim<'a>> = records.into_iter().collect();
-    claims.sort_by(|(a, x), (b, y)| x.created.cmp(&y.created).then_with(|| a.cmp(b)));
+pub(crate) fn onto<'a>(
+    import: &ImportSpec,
+    records: impl IntoIterator<Item = Claim<'a>>,
+) -> Merged {
+    let claims = sorted(records);
     let ports = merge_ports(&claims, PortTable::fixed(&import.ports));
     let parts = claims
         .iter()
         .zip(ports.by_record)
-        .map(|((cluster, record), ports)| {
-            let endpoints_used = record.families.iter().any(|f| import.families.contains(f));
-            (
-                (*cluster).clone(),
-                Part {
-                    endpoints_used,
-                    serves: ports.serves,
+        .map(
+            |(
+                Claim {
+                    cluster, record, ..
                 },
-            )
-        })
+                ports,
+            )| {
+                let endpoints_used = record.families.iter().any(|f| import.families.contains(f));
+                (
+                    (*cluster).clone(),
+                    Part {
+                        endpoints_used,
+                        serves: ports.serves,
+                    },
+                )
+            },
+        )
         .collect();
     Merged {
         kind: import.kind,
@@ -235,7 +295,7 @@ impl PortTable {
 
 fn merge_ports(claims: &[Claim<'_>], mut table: PortTable) -> MergedPorts {
     let mut by_record = Vec::with_capacity(claims.len());
-    for (_, record) in claims {
+    for Claim { record, .. } in claims {
         let mut result = RecordPorts::default();
         for port in &record.ports {
             let (serves, difference) = table.judge(port);
@@ -265,10 +325,10 @@ pub(crate) struct FoldedFamilies {
 fn fold_families(claims: &[Claim<'_>]) -> FoldedFamilies {
     let mut families = claims
         .first()
-        .map(|(_, r)| r.families.clone())
+        .map(|claim| claim.record.families.clone())
         .unwrap_or_default();
     let mut shares = Vec::with_capacity(claims.len());
-    for (_, record) in claims {
+    for Claim { record, .. } in claims {
         let shared: Vec<IpFamily> = families
             .iter()
             .copied()

@@ -150,8 +150,29 @@ pub struct Member {
     pub drained: bool,
 }
 
+impl Member {
+    /// Whether the cluster may export from a namespace.
+    pub fn may_export(&self, namespace: &Namespace) -> bool {
+        self.namespaces.is_empty() || self.namespaces.contains(namespace)
+    }
+
+    /// Whether the cluster may have an endpoint at an address.
+    pub fn may_use(&self, address: IpAddr) -> bool {
+        self.cidrs.is_empty() || self.cidrs.iter().any(|cidr| cidr.contains(&address))
+    }
+}
+
+/// What the operator's record of a cluster says of the age of its exports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// When it joined.
+    pub at: Timestamp,
+    /// Whether its exports count as created no earlier ([`Settings`]).
+    pub counts: bool,
+}
+
 /// Settings of the whole registry (`registry set-config`).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Whether an export's precedence time is no earlier than the time its cluster joined.
     pub precedence_from_join: bool,

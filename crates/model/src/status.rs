@@ -201,16 +201,15 @@ pub(crate) fn absence_note(absences: &Absences) -> String {
 const REFUSED: &str = "; refused: ";
 
 /// What users of an import should know of what is refused of its clusters; empty where nothing is.
-pub(crate) fn refusal_note(refused: impl ExactSizeIterator<Item = String>) -> String {
-    let more = refused.len().saturating_sub(ABSENT_NAMED_MAX);
-    let mut named: Vec<String> = refused.take(ABSENT_NAMED_MAX).collect();
-    if more > 0 {
-        named.push(format!("and {more} more"));
-    }
-    if named.is_empty() {
+pub(crate) fn refusal_note(refused: &[String]) -> String {
+    if refused.is_empty() {
         return String::new();
     }
-    format!("{REFUSED}{}", named.join(", "))
+    let named = refused.iter().take(ABSENT_NAMED_MAX).cloned();
+    let more = refused.len().saturating_sub(ABSENT_NAMED_MAX);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    let all: Vec<String> = named.chain(more).collect();
+    format!("{REFUSED}{}", all.join(", "))
 }
 
 /// A note or message without what is refused.

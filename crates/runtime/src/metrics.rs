@@ -210,15 +210,29 @@ impl StatusCollector {
         Ok(())
     }
 
-    /// What this cluster alone refused; the rest is counted once for the process, under the same
+    /// What this cluster alone refused or doubted; the rest is counted once for the process, under the same
     /// name.
     fn refused(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
-        let help = "What was refused of what clusters wrote, by rule";
-        let kind = ConstCounter::new(0_u64).metric_type();
-        let mut family = encoder.encode_descriptor("registry_refused", help, None, kind)?;
-        for ((cluster, rule), total) in self.status.refused_total() {
-            let labels = [("peer", cluster.as_str()), ("rule", rule.as_str())];
-            ConstCounter::new(total).encode(family.encode_family(&labels)?)?;
+        let totals = self.status.refused_total();
+        for (name, help, is_doubt) in [
+            (
+                "registry_refused",
+                "What was refused of what clusters wrote, by rule",
+                false,
+            ),
+            (
+                "registry_doubtful",
+                "What was doubtful about what clusters wrote, by rule",
+                true,
+            ),
+        ] {
+            let kind = ConstCounter::new(0_u64).metric_type();
+            let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+            let of_kind = totals.iter().filter(|((_, r), _)| r.is_doubt() == is_doubt);
+            for ((cluster, rule), total) in of_kind {
+                let labels = [("peer", cluster.as_str()), ("rule", rule.as_str())];
+                ConstCounter::new(*total).encode(family.encode_family(&labels)?)?;
+            }
         }
         Ok(())
     }

@@ -55,6 +55,7 @@ impl Names {
             | Input::Families(_)
             | Input::ServiceCidrs(_)
             | Input::Claims(_)
+            | Input::Recorded(_)
             | Input::Fleet { .. }
             | Input::Trusted(_)
             | Input::Peers(_)

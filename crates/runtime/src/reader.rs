@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use tombolo_model::fleet::{Fleet, FleetInput, Refused, Rule};
 use tombolo_model::io::{Input, Source};
-use tombolo_model::names::ClusterName;
-use tombolo_model::record::{Origin, Record, RecordKey};
+use tombolo_model::names::{ClusterName, Region};
+use tombolo_model::record::{Origin, Record, RecordKey, Settings};
 use tombolo_registry::event::{Event, ListCause, State};
 use tracing::warn;
 
@@ -83,7 +83,10 @@ impl Reader {
                 self.fleet.observe(FleetInput::Believed);
                 None
             }
-            Event::Settings { .. } => None,
+            Event::Settings { region, state, .. } => {
+                self.settings(region, state);
+                None
+            }
         }
     }
 
@@ -114,6 +117,22 @@ impl Reader {
             record,
         });
         Some((Audience::Cluster(origin), input))
+    }
+
+    fn settings(&mut self, region: Region, state: State<Settings>) {
+        let settings = match state {
+            State::Present(settings) => Some(settings),
+            State::Gone => None,
+            State::Rejected(rejection) => {
+                warn!(%region, reason = %rejection.reason, "settings refused");
+                return;
+            }
+        };
+        self.fleet
+            .observe(FleetInput::Settings { region, settings });
+        if self.fleet.settings_differ() {
+            warn!("regions have different settings: those of the first region count");
+        }
     }
 
     /// What has changed for all clusters.
@@ -147,10 +166,19 @@ impl Reader {
     }
 }
 
-/// Logs what was refused, but what cannot be read: that was told with the reason.
+/// Logs what was refused or doubted, but what cannot be read: that was told with the reason.
 pub(crate) fn log_refused(refused: &[Refused]) {
-    for refused in refused.iter().filter(|r| r.rule != Rule::Unreadable) {
-        let rule = refused.rule.as_str();
-        warn!(cluster = %refused.cluster, rule, reason = %refused.message, "refused");
+    for Refused {
+        cluster,
+        rule,
+        message,
+    } in refused
+    {
+        let word = rule.as_str();
+        match rule {
+            Rule::Unreadable => {}
+            rule if rule.is_doubt() => warn!(%cluster, rule = word, reason = %message, "doubtful"),
+            _ => warn!(%cluster, rule = word, reason = %message, "refused"),
+        }
     }
 }

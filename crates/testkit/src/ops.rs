@@ -62,6 +62,28 @@ pub enum Edit {
     Stick,
 }
 
+/// What the operator records for a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant {
+    /// When it joined, on the scale of the ages of exports.
+    pub joined: u8,
+    /// Whether its endpoints may be in some networks only.
+    pub is_confined: bool,
+    /// Whether it may export from the first namespace only.
+    pub shop_only: bool,
+}
+
+impl Grant {
+    fn any() -> impl Strategy<Value = Self> {
+        let few = || prop_oneof![3 => Just(false), 1 => Just(true)];
+        (0..4_u8, few(), few()).prop_map(|(joined, is_confined, shop_only)| Self {
+            joined,
+            is_confined,
+            shop_only,
+        })
+    }
+}
+
 /// One step.
 #[derive(Clone, Debug)]
 pub enum Op {
@@ -89,6 +111,10 @@ pub enum Op {
     PeerSession(usize, PeerSession),
     /// The operator takes a cluster's endpoints out, or back; also those of the site itself.
     Drain(usize, bool),
+    /// The operator records what a cluster may do, also of the site itself.
+    Grant(usize, Grant),
+    /// Whether exports count as created no earlier than their cluster joined.
+    FromJoin(bool),
     /// The watch of the registry is live, or is not.
     Heard(bool),
     /// A Service that is not ours takes the derived name.
@@ -223,6 +249,8 @@ fn remote() -> impl Strategy<Value = Op> {
         ])
             .prop_map(|(c, s)| Op::PeerSession(c, s)),
         1 => (0..4_usize, any::<bool>()).prop_map(|(c, out)| Op::Drain(c, out)),
+        1 => (0..4_usize, Grant::any()).prop_map(|(c, grant)| Op::Grant(c, grant)),
+        1 => any::<bool>().prop_map(Op::FromJoin),
     ]
 }
 

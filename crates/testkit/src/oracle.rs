@@ -20,7 +20,7 @@ use tombolo_model::object::{
     ExportObject, GlobalMark, ImportObject, ImportSpec, NamespaceObject, Object, ServiceObject,
     SliceObject, SlicePort,
 };
-use tombolo_model::record::{ExportRecord, Labels};
+use tombolo_model::record::{ExportRecord, Labels, Member, Settings};
 use tombolo_model::service::IpFamily;
 
 mod absence;
@@ -65,6 +65,10 @@ pub struct Truth {
     pub imports: BTreeMap<ServiceKey, Arc<ImportObject>>,
     /// What the other clusters state.
     pub peers: BTreeMap<ClusterName, BTreeMap<ServiceKey, Stated>>,
+    /// What the operator recorded for clusters, this one included.
+    pub members: BTreeMap<ClusterName, Member>,
+    /// The settings of the whole registry.
+    pub settings: Settings,
     /// The clusters whose session is missing, for longer than the hold.
     pub missing: BTreeSet<ClusterName>,
     /// The clusters that the operator has drained.
@@ -84,6 +88,10 @@ impl Truth {
             exports: BTreeMap::new(),
             imports: BTreeMap::new(),
             peers: BTreeMap::new(),
+            members: BTreeMap::new(),
+            settings: Settings {
+                precedence_from_join: false,
+            },
             missing: BTreeSet::new(),
             drained: BTreeSet::new(),
         }
@@ -136,6 +144,10 @@ impl Truth {
             .iter()
             .filter(|(cluster, _)| **cluster != self.config.cluster)
             .filter_map(|(cluster, services)| Some((cluster.clone(), services.get(key)?.clone())))
+            .filter_map(|(cluster, stated)| {
+                let within = refused::within_limits(self.members.get(&cluster), key, stated)?;
+                Some((cluster, within))
+            })
             .collect();
         if let Some(own) = export::stated(self, key) {
             all.insert(self.config.cluster.clone(), own);
@@ -279,7 +291,15 @@ pub fn expect(truth: &Truth) -> Expected {
         if let Some(own) = stated.get(&truth.config.cluster) {
             expected.records.insert(key.clone(), own.clone());
         }
-        let combined = combine(stated.iter().map(|(c, s)| (c.clone(), (*s.export).clone())));
+        let combined = combine(stated.iter().map(|(cluster, stated)| {
+            let mut record = (*stated.export).clone();
+            if let Some(member) = truth.members.get(cluster)
+                && truth.settings.precedence_from_join
+            {
+                record.created = record.created.max(member.joined);
+            }
+            (cluster.clone(), record)
+        }));
         if let Some(export) = export::conditions(truth, &key, combined.as_ref()) {
             expected.exports.insert(key.clone(), export);
         }

@@ -8,7 +8,7 @@ use tombolo_model::config::Config;
 use tombolo_model::io::Effect;
 use tombolo_model::names::{ClusterName, Namespace, ObjectName, ServiceKey};
 use tombolo_model::object::{Kind, NamespaceObject, Object, ObjectRef};
-use tombolo_model::record::RecordKey;
+use tombolo_model::record::{RecordKey, Settings};
 use tombolo_model::service::{IpFamily, Port};
 
 use crate::apiserver::{namespace, namespace_ref};
@@ -110,6 +110,14 @@ impl Play {
             Op::NoPeer(at, key) => self.no_peer(*at, *key),
             Op::PeerSession(at, state) => self.peer_session(*at, *state),
             Op::Drain(at, out) => self.registry.drain(&origin(&cluster(*at)), *out),
+            Op::Grant(at, grant) => self.grant(*at, *grant),
+            Op::FromJoin(precedence_from_join) => {
+                let precedence_from_join = *precedence_from_join;
+                let settings = Settings {
+                    precedence_from_join,
+                };
+                self.registry.settings.push(settings);
+            }
             Op::Heard(is_heard) => self.site.hear(*is_heard),
             Op::Stranger(key) => self.stranger(*key),
             Op::NoStranger(key) => self.no_stranger(*key),
@@ -257,6 +265,8 @@ impl Play {
         truth.peers = self.registry.stated();
         truth.missing = self.registry.missing();
         truth.drained = self.registry.drained();
+        truth.members = self.registry.recorded();
+        truth.settings = self.registry.settings_now();
         truth
     }
 

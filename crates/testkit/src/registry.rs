@@ -7,7 +7,7 @@ use tombolo_model::fleet::FleetInput;
 use tombolo_model::io::RecordWrite;
 use tombolo_model::names::{ClusterName, Region, ServiceKey};
 use tombolo_model::presence::PeerSession;
-use tombolo_model::record::{Member, Origin, Record, RecordKey, Session};
+use tombolo_model::record::{Member, Origin, Record, RecordKey, Session, Settings};
 use tombolo_model::service::IpFamily;
 
 use crate::oracle::Stated;
@@ -44,6 +44,8 @@ pub struct Registry {
     pub log: Vec<Change>,
     /// Every change of what the operator recorded, the last of which counts.
     pub members: Vec<(Origin, Member)>,
+    /// Every change of the settings of the only region, the last of which counts.
+    pub settings: Vec<Settings>,
     /// Epochs are never given twice, not even after a restore.
     epochs: u64,
 }
@@ -89,24 +91,40 @@ impl Registry {
 
     /// The operator takes a cluster's endpoints out, or back.
     pub fn drain(&mut self, origin: &Origin, drained: bool) {
-        let member = Member {
+        self.edit_member(origin, |member| member.drained = drained);
+    }
+
+    /// The operator changes what is recorded for a cluster.
+    pub fn edit_member(&mut self, origin: &Origin, edit: impl FnOnce(&mut Member)) {
+        let known = self.recorded().remove(&origin.cluster);
+        let mut member = known.unwrap_or(Member {
             joined: Timestamp::UNIX_EPOCH,
             cidrs: Vec::new(),
             namespaces: Vec::new(),
-            drained,
-        };
+            drained: false,
+        });
+        edit(&mut member);
         self.members.push((origin.clone(), member));
+    }
+
+    /// What is recorded for each cluster.
+    pub fn recorded(&self) -> BTreeMap<ClusterName, Member> {
+        let members = self.members.iter();
+        members
+            .map(|(origin, member)| (origin.cluster.clone(), member.clone()))
+            .collect()
     }
 
     /// The clusters whose endpoints are out.
     pub fn drained(&self) -> BTreeSet<ClusterName> {
-        let last: BTreeMap<&Origin, bool> = self
-            .members
-            .iter()
-            .map(|(origin, member)| (origin, member.drained))
-            .collect();
-        let out = last.into_iter().filter(|(_, drained)| *drained);
-        out.map(|(origin, _)| origin.cluster.clone()).collect()
+        let members = self.recorded().into_iter();
+        let out = members.filter(|(_, member)| member.drained);
+        out.map(|(cluster, _)| cluster).collect()
+    }
+
+    /// The settings that count.
+    pub fn settings_now(&self) -> Settings {
+        self.settings.last().copied().unwrap_or_default()
     }
 
     /// The clusters that have anything here but no session.
@@ -180,6 +198,11 @@ impl Registry {
                 member: Some(member.clone()),
             });
         }
+        inputs.extend(
+            self.settings
+                .iter()
+                .map(|settings| settings_input(*settings)),
+        );
         inputs.push(FleetInput::ListEnded);
         inputs
     }
@@ -190,6 +213,14 @@ impl Registry {
         clusters
             .map(|(origin, partition)| (origin.cluster.clone(), stated(partition)))
             .collect()
+    }
+}
+
+/// As a reader learns of settings.
+pub fn settings_input(settings: Settings) -> FleetInput {
+    FleetInput::Settings {
+        region: Region::try_new("local").expect("local is a label"),
+        settings: Some(settings),
     }
 }
 

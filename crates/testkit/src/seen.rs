@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use tombolo_model::config::Config;
 use tombolo_model::endpoint::Endpoint;
-use tombolo_model::fleet::FleetService;
+use tombolo_model::fleet::{FleetService, Recorded};
 use tombolo_model::io::{Effect, Input, Outcome, Source};
 use tombolo_model::names::{ObjectName, ServiceKey};
 use tombolo_model::object::{Kind, Object, ObjectRef, SliceObject};
@@ -21,6 +21,7 @@ pub struct Seen {
     config: Config,
     families: Vec<IpFamily>,
     service_cidrs: Vec<IpNet>,
+    recorded: Arc<Recorded>,
     /// The newest version heard of, and the object unless it is gone.
     objects: BTreeMap<ObjectRef, (u64, Option<Object>)>,
     listing: BTreeMap<Kind, BTreeSet<ObjectRef>>,
@@ -29,11 +30,12 @@ pub struct Seen {
 
 impl Seen {
     /// Nothing yet.
-    pub const fn new(config: Config, families: Vec<IpFamily>) -> Self {
+    pub fn new(config: Config, families: Vec<IpFamily>) -> Self {
         Self {
             config,
             families,
             service_cidrs: Vec::new(),
+            recorded: Arc::default(),
             objects: BTreeMap::new(),
             listing: BTreeMap::new(),
             fleet: BTreeMap::new(),
@@ -56,6 +58,7 @@ impl Seen {
                 revision,
             } => self.list_ended(*kind, version_of(revision)),
             Input::Families(families) => self.families.clone_from(families),
+            Input::Recorded(recorded) => self.recorded = Arc::clone(recorded),
             Input::ServiceCidrs(cidrs) => self.service_cidrs.clone_from(cidrs),
             Input::Fleet { service, state } => {
                 match state {
@@ -133,6 +136,8 @@ impl Seen {
     pub fn truth(&self) -> Truth {
         let mut truth = Truth::new(self.config.clone(), self.families.clone());
         truth.service_cidrs.clone_from(&self.service_cidrs);
+        truth.members.clone_from(&self.recorded.members);
+        truth.settings = self.recorded.settings;
         let objects = self.objects.values();
         for object in objects.filter_map(|(_, object)| object.as_ref()) {
             truth.put(object);

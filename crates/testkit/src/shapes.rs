@@ -204,9 +204,8 @@ impl ExportShape {
 
     /// The ServiceExport of this shape.
     pub fn object(&self, key: ServiceKey) -> ExportObject {
-        let age = SignedDuration::from_secs(1_700_000_000 + i64::from(self.created) * 10);
         let mut meta = Meta::to_create(key);
-        meta.created = Some(Timestamp::UNIX_EPOCH + age);
+        meta.created = Some(created(self.created));
         ExportObject {
             meta,
             labels: Self::pick(&self.labels),
@@ -214,6 +213,12 @@ impl ExportShape {
             conditions: Vec::new(),
         }
     }
+}
+
+/// A time on the scale of the ages of exports.
+pub(crate) fn created(age: u8) -> Timestamp {
+    let age = SignedDuration::from_secs(1_700_000_000 + i64::from(age) * 10);
+    Timestamp::UNIX_EPOCH + age
 }
 
 /// One endpoint of a slice.

@@ -17,7 +17,7 @@ use tombolo_model::service::IpFamily;
 
 use crate::apiserver::ApiServer;
 use crate::judge::{self, Violations};
-use crate::registry::{Registry, origin};
+use crate::registry::{Registry, origin, settings_input};
 use crate::seen::Seen;
 
 /// All kinds, in the order in which a controller lists them.
@@ -88,6 +88,7 @@ pub struct Site {
     cursor: usize,
     /// How many changes of members were told.
     member_cursor: usize,
+    settings_cursor: usize,
     epoch: Option<u64>,
     /// What no engine may do, but this one did.
     pub violations: Violations,
@@ -114,6 +115,7 @@ impl Site {
             under_way: BTreeMap::new(),
             cursor: 0,
             member_cursor: 0,
+            settings_cursor: 0,
             epoch: None,
             violations: Violations::default(),
             is_orderly: true,
@@ -169,6 +171,7 @@ impl Site {
         self.api.events.clear();
         self.cursor = registry.log.len();
         self.member_cursor = registry.members.len();
+        self.settings_cursor = registry.settings.len();
         self.epoch = None;
         self.connect(registry);
         let mut parts: Vec<Vec<Mail>> = KINDS.iter().map(|kind| self.listing(*kind)).collect();
@@ -313,16 +316,17 @@ impl Site {
         }
         self.cursor = registry.log.len();
         for (origin, member) in &registry.members[self.member_cursor..] {
-            let letter = Letter::Fleet(FleetInput::Member {
+            self.inbox.push_back(fleet_mail(FleetInput::Member {
                 origin: origin.clone(),
                 member: Some(member.clone()),
-            });
-            self.inbox.push_back(Mail {
-                letter,
-                subject: None,
-            });
+            }));
         }
         self.member_cursor = registry.members.len();
+        for settings in &registry.settings[self.settings_cursor..] {
+            let input = settings_input(*settings);
+            self.inbox.push_back(fleet_mail(input));
+        }
+        self.settings_cursor = registry.settings.len();
     }
 
     /// The watch of the registry is live, or is not.
@@ -499,13 +503,14 @@ impl Site {
 }
 
 fn fleet_listing(registry: &Registry) -> Vec<Mail> {
-    let listing = registry.listing().into_iter();
-    listing
-        .map(|input| Mail {
-            letter: Letter::Fleet(input),
-            subject: None,
-        })
-        .collect()
+    registry.listing().into_iter().map(fleet_mail).collect()
+}
+
+fn fleet_mail(input: FleetInput) -> Mail {
+    Mail {
+        letter: Letter::Fleet(input),
+        subject: None,
+    }
 }
 
 fn mail(input: Input) -> Mail {

@@ -1,15 +1,17 @@
-//! Endpoints of other clusters that a cluster refuses, as their addresses mean something else there
-//! (BEHAVIOUR §7), however late it learns of that.
+//! What a cluster refuses or doubts of what others state (BEHAVIOUR §7), however late it learns of
+//! that, and what it does not publish itself, as they would refuse it.
 
 use std::sync::Arc;
 
 use tombolo_model::config::Config;
 use tombolo_model::names::ServiceKey;
 use tombolo_model::object::{Kind, SliceObject, TargetRef};
+use tombolo_model::service::ImportType;
 use tombolo_model::service::IpFamily::V4;
-use tombolo_testkit::build::{entries, export, key, record, service, slice};
+use tombolo_testkit::build::{at, cluster, entries, export, key, record, service, slice};
 use tombolo_testkit::ops::Op;
 use tombolo_testkit::play::{Play, config};
+use tombolo_testkit::registry::origin;
 
 /// A slice whose endpoints stand for Pods.
 fn pods(service: &str, addresses: &[&str]) -> SliceObject {
@@ -166,13 +168,10 @@ fn an_address_of_a_service_is_not_published() {
     play.endpoints(slice("shop/a", &["10.9.0.4", "10.9.0.8"]));
     play.step(&Op::ServiceCidrs(true));
     play.run();
-    let stated = &play.registry.stated()[&play.site.config().cluster];
-    let addresses: Vec<String> = stated[&key("shop/a")]
-        .entries
-        .keys()
-        .map(|(address, _)| address.to_string())
-        .collect();
-    assert_eq!(addresses, ["10.9.0.8"]);
+    assert_eq!(
+        published(&play, "shop/a"),
+        Some(vec!["10.9.0.8".to_owned()])
+    );
     assert!(play.site.told.iter().any(|e| e.reason == "EndpointSkipped"));
 }
 
@@ -220,4 +219,103 @@ fn where_a_service_takes_no_part_nothing_is_refused() {
     assert_eq!(counts(&play), []);
     let nowhere: ServiceKey = key("nowhere/a");
     assert!(play.site.engine().merge_of(&nowhere).is_some());
+}
+
+/// The addresses that the site has published for a service.
+fn published(play: &Play, name: &str) -> Option<Vec<String>> {
+    let stated = play.registry.stated();
+    let service = stated.get(&play.site.config().cluster)?.get(&key(name))?;
+    let addresses = service.entries.keys();
+    Some(addresses.map(|(address, _)| address.to_string()).collect())
+}
+
+#[test]
+fn what_the_operator_does_not_allow_is_not_published() {
+    let mut play = Play::ready();
+    let own = play.site.origin();
+    for name in ["shop/a", "web/a"] {
+        play.service(service(name));
+        play.export(export(name, 1));
+        play.endpoints(slice(name, &["10.9.0.1", "10.9.0.5"]));
+    }
+    play.run();
+    let both = ["10.9.0.1", "10.9.0.5"].map(str::to_owned).to_vec();
+    assert_eq!(published(&play, "shop/a"), Some(both.clone()));
+    assert_eq!(published(&play, "web/a"), Some(both.clone()));
+    play.registry.edit_member(&own, |member| {
+        member.cidrs = vec!["10.9.0.0/30".parse().unwrap()];
+        member.namespaces = vec![key("shop/a").namespace];
+    });
+    play.run();
+    let within = vec!["10.9.0.1".to_owned()];
+    assert_eq!(published(&play, "shop/a"), Some(within));
+    assert_eq!(published(&play, "web/a"), None);
+    let ready = play.export_condition("web/a", "Ready");
+    assert_eq!(ready.as_deref(), Some("False Failed"));
+    play.registry.edit_member(&own, |member| {
+        member.cidrs.clear();
+        member.namespaces.clear();
+    });
+    play.run();
+    assert_eq!(published(&play, "shop/a"), Some(both.clone()));
+    assert_eq!(published(&play, "web/a"), Some(both));
+}
+
+#[test]
+fn a_time_before_joining_or_in_the_future_is_doubtful() {
+    let mut play = Play::ready();
+    let k = origin(&cluster("k"));
+    play.registry
+        .edit_member(&k, |member| member.joined = at(100));
+    play.states("k", "shop/a", record(50), &entries(&["10.0.0.1"]));
+    play.run();
+    assert_eq!(counts(&play), [("created-before-join", 1)]);
+    assert_eq!(
+        held(&play, "shop/a"),
+        ["10.0.0.1"],
+        "it is used all the same"
+    );
+    let doubts = |play: &Play| -> Vec<String> {
+        let events = play.site.told.iter();
+        let doubts = events.filter(|e| e.reason == "CreationTimeDoubtful");
+        doubts.map(|event| event.message.to_string()).collect()
+    };
+    assert_eq!(
+        doubts(&play),
+        [
+            "the export of shop/a in cluster k was created at 1970-01-01T00:00:50Z, before the \
+          cluster joined at 1970-01-01T00:01:40Z: the earlier time decides conflicts"
+        ]
+    );
+    let now = play.site.now.as_second();
+    play.states("k", "shop/b", record(now + 30), &entries(&[]));
+    play.run();
+    assert_eq!(doubts(&play).len(), 1, "clocks differ");
+    play.states("k", "shop/c", record(now + 90), &entries(&[]));
+    play.run();
+    assert_eq!(doubts(&play).len(), 2);
+    let expected = [("created-before-join", 1), ("created-in-future", 1)];
+    assert_eq!(counts(&play), expected);
+}
+
+#[test]
+fn the_setting_makes_joining_count_also_for_the_own_export() {
+    let mut play = Play::ready();
+    let own = play.site.origin();
+    play.service(service("shop/a"));
+    play.export(export("shop/a", 10));
+    let mut headless = record(20);
+    headless.kind = ImportType::Headless;
+    play.states("k", "shop/a", headless, &entries(&[]));
+    play.registry
+        .edit_member(&own, |member| member.joined = at(30));
+    play.run();
+    let kind = |play: &Play| play.import("shop/a").unwrap().spec.as_ref().unwrap().kind;
+    assert_eq!(kind(&play), ImportType::ClusterSetIp);
+    play.step(&Op::FromJoin(true));
+    play.run();
+    assert_eq!(kind(&play), ImportType::Headless);
+    play.step(&Op::FromJoin(false));
+    play.run();
+    assert_eq!(kind(&play), ImportType::ClusterSetIp);
 }

@@ -39,12 +39,24 @@ const PARTITION: &str = "crates/model/src/fleet/partition.rs";
 const REGRESS: &str = "crates/model/src/fleet/regress.rs";
 
 /// All of them.
-pub(super) const FAULTS: [Fault; 52] = [
+pub(super) const FAULTS: [Fault; 54] = [
     fault(
         "wrong tie-break: of equal times the greater cluster name is older",
         MERGE,
-        "then_with(|| a.cmp(b)));\n    let &(_, oldest)",
-        "then_with(|| b.cmp(a)));\n    let &(_, oldest)",
+        "by_age.then_with(|| a.cluster.cmp(b.cluster))",
+        "by_age.then_with(|| b.cluster.cmp(a.cluster))",
+    ),
+    fault(
+        "joining counts whatever the settings say",
+        MERGE,
+        "self.joined.filter(|joined| joined.counts)",
+        "self.joined",
+    ),
+    fault(
+        "published what the operator does not allow",
+        EXPORT,
+        "self.member.is_some_and(|member| !member.may_use(address))",
+        "self.member.is_some_and(|member| member.cidrs.is_empty() && !member.may_use(address))",
     ),
     fault(
         "dropped port still served",

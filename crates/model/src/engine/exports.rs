@@ -7,8 +7,8 @@ use mcs_api::condition::{ExportCondition, ExportReadyReason};
 
 use crate::engine::{Engine, Participation, Step};
 use crate::export::{ExportInput, LocalExport, OwnService, Verdict, evaluate};
-use crate::fleet::ClusterService;
-use crate::merge::{Merged, merge};
+use crate::fleet::{ClusterService, Recorded};
+use crate::merge::{Claim, Merged, merge};
 use crate::names::{ClusterName, ServiceKey};
 use crate::object::Object;
 use crate::status::{self, Publication};
@@ -38,10 +38,24 @@ impl Engine {
             is_derived: object.is_some_and(|object| World::is_derived(object)),
             slices: self.world.local_slices(service).unwrap_or(&none),
             service_cidrs: &self.service_cidrs,
+            member: self.recorded.members.get(&self.config.cluster),
+            joined: self.recorded.joined(&self.config.cluster),
         });
         // What did not change keeps its place in memory, so that comparing it stays cheap.
         if self.own.get(service).is_none_or(|old| **old != local) {
             self.own.insert(service.clone(), Arc::new(local));
+        }
+    }
+
+    /// Takes in what operators recorded: this cluster's own limits, and what its exports' age
+    /// counts from.
+    pub(super) fn set_recorded(&mut self, recorded: Arc<Recorded>) {
+        let own = &self.config.cluster;
+        let old = std::mem::replace(&mut self.recorded, recorded);
+        let is_same = old.members.get(own) == self.recorded.members.get(own)
+            && old.joined(own) == self.recorded.joined(own);
+        if !is_same {
+            self.dirty.services.extend(self.own.keys().cloned());
         }
     }
 
@@ -77,18 +91,14 @@ impl Engine {
     /// that is shared by all readers.
     pub(super) fn merged(&self, service: &ServiceKey) -> Option<Arc<Merged>> {
         let fleet = self.fleet.get(service);
-        let own = self.own_service(service).map(|own| &own.stated.export);
+        let own = self.own_service(service).map(|own| &own.stated);
         let echoed = fleet.and_then(|fleet| fleet.clusters().get(&self.config.cluster));
-        if own == echoed.map(|state| &state.export) {
+        let claim = |state: &Arc<ClusterService>| (Arc::clone(&state.export), state.joined);
+        if own.map(claim) == echoed.map(claim) {
             return fleet?.merged().cloned();
         }
-        let stated = self.stated(service);
-        merge(
-            stated
-                .into_iter()
-                .map(|(cluster, state)| (cluster, &*state.export)),
-        )
-        .map(Arc::new)
+        let stated = self.stated(service).into_iter();
+        merge(stated.map(|(cluster, state)| Claim::of(cluster, state))).map(Arc::new)
     }
 
     /// What the import of a service is made of, and what the clusters disagree on.

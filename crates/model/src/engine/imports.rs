@@ -14,7 +14,7 @@ use crate::config::SliceMode;
 use crate::engine::{Engine, Participation, Step};
 use crate::import::{self, DerivedInput};
 use crate::io::{Effect, REASON_ADDRESS_CHANGED};
-use crate::merge::Merged;
+use crate::merge::{Claim, Merged};
 use crate::names::{ObjectName, ServiceKey};
 use crate::object::{ImportObject, ImportStatus, Object, ServiceObject};
 use crate::own::{LABEL_MANAGED_BY, MANAGED_BY};
@@ -122,7 +122,7 @@ impl Engine {
         let stated = self.stated(service);
         let claims = stated
             .into_iter()
-            .map(|(cluster, state)| (cluster, &*state.export));
+            .map(|(cluster, state)| Claim::of(cluster, state));
         Some(Arc::new(crate::merge::onto(spec, claims)))
     }
 

@@ -1,10 +1,12 @@
 //! What this cluster alone refuses of what its peers state: endpoints at addresses that mean
 //! something else here (BEHAVIOUR §7). Exports count all the same, so that every cluster finds
-//! the same merge.
+//! the same merge. And what is doubtful about the time of an export, by which the merge goes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
 
 use crate::engine::imports::is_managed;
 use crate::engine::{Engine, Note, Participation, Step};
@@ -14,17 +16,17 @@ use crate::names::{ClusterName, ServiceKey};
 use crate::object::{Kind, Object, ObjectRef};
 use crate::status::refusal_note;
 
-/// The reason of an Event about it.
-const REASON: &str = "EndpointsRefused";
+/// What clocks may differ by before a time counts as one in the future.
+const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_mins(1);
 
-/// What is refused at present, and what was.
+/// What is refused or doubtful at present, and what was.
 #[derive(Debug, Default)]
 pub(super) struct Refusing {
     present: HashMap<ServiceKey, Found>,
     all: Refusals,
 }
 
-/// What is refused of one service, by cluster and rule.
+/// What is found of one service, by cluster and rule.
 type Found = BTreeMap<(ClusterName, Rule), Finding>;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -35,10 +37,21 @@ struct Finding {
     is_told: bool,
 }
 
+impl Finding {
+    fn text(&self, rule: Rule) -> String {
+        if rule.is_doubt() {
+            self.message.clone()
+        } else {
+            format!("refused: {}", self.message)
+        }
+    }
+}
+
 impl Refusing {
     /// Whether any endpoint of a service is refused.
     pub(super) fn any_of(&self, service: &ServiceKey) -> bool {
-        self.present.contains_key(service)
+        let found = self.present.get(service);
+        found.is_some_and(|found| found.keys().any(|(_, rule)| !rule.is_doubt()))
     }
 
     /// What users of an import should know: it changes with the clusters and rules alone, not
@@ -47,11 +60,11 @@ impl Refusing {
         let Some(found) = self.present.get(service) else {
             return String::new();
         };
-        refusal_note(
-            found.keys().map(|(cluster, rule)| {
-                format!("endpoints of cluster {cluster} {}", meaning(*rule))
-            }),
-        )
+        let refused = found.keys().filter(|(_, rule)| !rule.is_doubt());
+        let refused: Vec<String> = refused
+            .map(|(cluster, rule)| format!("endpoints of cluster {cluster} {}", meaning(*rule)))
+            .collect();
+        refusal_note(&refused)
     }
 
     pub(super) fn forget(&mut self, service: &ServiceKey) {
@@ -65,9 +78,55 @@ const fn meaning(rule: Rule) -> &'static str {
         Rule::ServiceCidr => "in this cluster's service networks",
         Rule::PodCidr => "in this cluster's own pod networks (--pod-cidr)",
         Rule::LocalPod => "at addresses of Pods of this cluster: the networks overlap",
-        // Those are found before an engine is told.
-        Rule::Unreadable | Rule::Export | Rule::Address | Rule::Namespace | Rule::Network => "",
+        // Found before an engine is told, or about no address.
+        Rule::Unreadable
+        | Rule::Export
+        | Rule::Address
+        | Rule::Namespace
+        | Rule::Network
+        | Rule::CreatedBeforeJoin
+        | Rule::CreatedInFuture => "",
     }
+}
+
+/// The reason of an Event.
+const fn reason(rule: Rule) -> &'static str {
+    if rule.is_doubt() {
+        "CreationTimeDoubtful"
+    } else {
+        "EndpointsRefused"
+    }
+}
+
+/// What is doubtful about the time of an export.
+fn doubts(
+    now: Timestamp,
+    service: &ServiceKey,
+    cluster: &ClusterName,
+    state: &ClusterService,
+) -> Vec<(Rule, String)> {
+    let created = state.export.created;
+    let said = format!("the export of {service} in cluster {cluster} was created at {created}");
+    let mut doubts = Vec::new();
+    if let Some(joined) = state.joined.filter(|joined| created < joined.at) {
+        let counts = if joined.counts {
+            "it counts from then on"
+        } else {
+            "the earlier time decides conflicts"
+        };
+        let text = format!(
+            "{said}, before the cluster joined at {}: {counts}",
+            joined.at
+        );
+        doubts.push((Rule::CreatedBeforeJoin, text));
+    }
+    if created.duration_since(now) > CLOCKS_DIFFER {
+        doubts.push((
+            Rule::CreatedInFuture,
+            format!("{said}, which is in the future"),
+        ));
+    }
+    doubts
 }
 
 impl Engine {
@@ -108,37 +167,49 @@ impl Engine {
         clusters.filter(|(cluster, _)| **cluster != self.config.cluster)
     }
 
-    /// Finds what is refused of a service that takes part here.
-    pub(super) fn judge_peers(&mut self, service: &ServiceKey, participation: &Participation) {
+    /// What is refused or doubtful about a service that takes part here.
+    fn findings(&self, now: Timestamp, service: &ServiceKey) -> Vec<((ClusterName, Rule), String)> {
         let mut counts: BTreeMap<(&ClusterName, Rule), (usize, IpAddr)> = BTreeMap::new();
-        if *participation == Participation::Global {
-            let guard = self.guard();
-            for (cluster, state) in self.peers_of(service) {
-                for endpoint in &*state.endpoints {
-                    if let Some(rule) = guard.refuses(endpoint.address) {
-                        let first = (0, endpoint.address);
-                        counts.entry((cluster, rule)).or_insert(first).0 += 1;
-                    }
+        let guard = self.guard();
+        for (cluster, state) in self.peers_of(service) {
+            for endpoint in &*state.endpoints {
+                if let Some(rule) = guard.refuses(endpoint.address) {
+                    let first = (0, endpoint.address);
+                    counts.entry((cluster, rule)).or_insert(first).0 += 1;
                 }
             }
         }
-        if counts.is_empty() && !self.refusing.any_of(service) {
-            return;
+        let refused = counts.into_iter().map(|((cluster, rule), (count, first))| {
+            let message = format!(
+                "{count} endpoints of {service} in cluster {cluster}, {first} the first, are {}",
+                meaning(rule)
+            );
+            ((cluster.clone(), rule), message)
+        });
+        let mut findings: Vec<_> = refused.collect();
+        for (cluster, state) in self.stated(service) {
+            let doubts = doubts(now, service, cluster, state).into_iter();
+            findings.extend(doubts.map(|(rule, text)| ((cluster.clone(), rule), text)));
         }
-        let messages: BTreeMap<(ClusterName, Rule), String> = counts
-            .into_iter()
-            .map(|((cluster, rule), (count, first))| {
-                let message = format!(
-                    "{count} endpoints of {service} in cluster {cluster}, {first} the first, are \
-                     {}",
-                    meaning(rule)
-                );
-                ((cluster.clone(), rule), message)
-            })
-            .collect();
+        findings
+    }
+
+    /// Finds what is refused or doubtful about a service, and counts what is new.
+    pub(super) fn judge_peers(
+        &mut self,
+        now: Timestamp,
+        service: &ServiceKey,
+        participation: &Participation,
+    ) {
+        let findings = match participation {
+            Participation::Global => self.findings(now, service),
+            Participation::Absent | Participation::Terminating | Participation::NotGlobal(_) => {
+                Vec::new()
+            }
+        };
         let mut old = self.refusing.present.remove(service).unwrap_or_default();
         let mut found = Found::new();
-        for (place, message) in messages {
+        for (place, message) in findings {
             let known = old.remove(&place);
             if known.as_ref().is_none_or(|known| known.message != message) {
                 let (cluster, rule) = &place;
@@ -161,31 +232,30 @@ impl Engine {
         let Some(found) = self.refusing.present.get_mut(step.service) else {
             return;
         };
-        let news: Vec<String> = found
-            .values_mut()
-            .filter(|finding| !finding.is_told)
-            .map(|finding| {
+        let news: Vec<(Rule, String)> = found
+            .iter_mut()
+            .filter(|(_, finding)| !finding.is_told)
+            .map(|((_, rule), finding)| {
                 finding.is_told = true;
-                finding.message.clone()
+                (*rule, finding.text(*rule))
             })
             .collect();
         let about = Object::ServiceImport(import);
-        for message in news {
-            let message = format!("refused: {message}");
-            self.tell(step, &about, true, REASON, message.into());
+        for (rule, message) in news {
+            self.tell(step, &about, true, reason(rule), message.into());
         }
     }
 
-    /// What is refused at present.
+    /// What is refused or doubtful at present.
     pub(super) fn of_refusals(&self) -> impl Iterator<Item = Note> {
         self.refusing.present.iter().flat_map(|(service, found)| {
-            found.values().map(move |finding| Note {
+            found.iter().map(move |((_, rule), finding)| Note {
                 object: ObjectRef {
                     kind: Kind::ServiceImport,
                     key: service.clone(),
                 },
-                reason: REASON,
-                message: format!("refused: {}", finding.message),
+                reason: reason(*rule),
+                message: finding.text(*rule),
             })
         })
     }

@@ -99,6 +99,8 @@ impl Given {
     fn evaluate(&self) -> LocalExport {
         evaluate(ExportInput {
             service_cidrs: &[],
+            member: None,
+            joined: None,
             export: &self.export,
             namespace_problem: self.namespace_problem,
             service: self.service.as_ref(),

@@ -2,7 +2,6 @@
 //! rules before it publishes; the limits are the operator's (`registry grant`).
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::{ClusterService, Fleet};
@@ -33,6 +32,10 @@ pub enum Rule {
     PodCidr,
     /// The address of a Pod of the cluster that reads: the networks overlap.
     LocalPod,
+    /// Not refused, but doubtful: an export that is said to be older than its cluster's membership.
+    CreatedBeforeJoin,
+    /// Not refused, but doubtful: an export that is said to be made later than now.
+    CreatedInFuture,
 }
 
 impl Rule {
@@ -47,7 +50,14 @@ impl Rule {
             Self::ServiceCidr => "service-cidr",
             Self::PodCidr => "pod-cidr",
             Self::LocalPod => "local-pod",
+            Self::CreatedBeforeJoin => "created-before-join",
+            Self::CreatedInFuture => "created-in-future",
         }
+    }
+
+    /// Whether what it finds is used all the same.
+    pub const fn is_doubt(self) -> bool {
+        matches!(self, Self::CreatedBeforeJoin | Self::CreatedInFuture)
     }
 }
 
@@ -146,22 +156,18 @@ impl Refusals {
         (cluster, service): (&ClusterName, &ServiceKey),
         state: ClusterService,
     ) -> Option<ClusterService> {
-        let Some(Member {
-            cidrs, namespaces, ..
-        }) = limits
-        else {
+        let Some(limits) = limits else {
             return Some(state);
         };
-        if !namespaces.is_empty() && !namespaces.contains(&service.namespace) {
+        if !limits.may_export(&service.namespace) {
             let message = format!(
                 "export {service}: the operator has not recorded this namespace for the cluster"
             );
             self.add(cluster, Rule::Namespace, message);
             return None;
         }
-        let is_within = |address: IpAddr| cidrs.iter().any(|cidr| cidr.contains(&address));
-        let outside = |endpoint: &&Endpoint| !is_within(endpoint.address);
-        if cidrs.is_empty() || !state.endpoints.iter().any(|e| outside(&e)) {
+        let outside = |endpoint: &&Endpoint| !limits.may_use(endpoint.address);
+        if !state.endpoints.iter().any(|e| outside(&e)) {
             return Some(state);
         }
         let count = state.endpoints.iter().filter(outside).count();
@@ -172,10 +178,11 @@ impl Refusals {
             first.map(|address| address.to_string()).unwrap_or_default()
         );
         self.add(cluster, Rule::Network, message);
-        let within = state.endpoints.iter().filter(|e| is_within(e.address));
+        let within = state.endpoints.iter().filter(|e| !outside(e));
         Some(ClusterService {
             export: Arc::clone(&state.export),
             endpoints: within.cloned().collect(),
+            joined: state.joined,
         })
     }
 }

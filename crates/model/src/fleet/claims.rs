@@ -148,6 +148,7 @@ mod tests {
         let state = ClusterService {
             export: export.into(),
             endpoints: endpoints.collect(),
+            joined: None,
         };
         FleetService::new([(ClusterName::try_new("k").unwrap(), state.into())].into())
     }

@@ -77,6 +77,7 @@ impl PartitionService {
         Some(ClusterService {
             export,
             endpoints: join(&entries).into(),
+            joined: None,
         })
     }
 

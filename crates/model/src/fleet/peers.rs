@@ -1,12 +1,31 @@
 //! The clusters themselves: whose session is there, and what the operator recorded for them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Fleet, hold, sweep_one};
-use crate::names::ClusterName;
+use super::{Fleet, Partition, hold, sweep_one};
+use crate::names::{ClusterName, Region};
 use crate::presence::{Peer, PeerSession};
-use crate::record::{Member, Origin};
+use crate::record::{Joined, Member, Origin, Settings};
+
+/// What operators recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// For each cluster, in its region that counts.
+    pub members: BTreeMap<ClusterName, Member>,
+    /// For the whole registry.
+    pub settings: Settings,
+}
+
+impl Recorded {
+    /// What is recorded of the age of a cluster's exports.
+    pub fn joined(&self, cluster: &ClusterName) -> Option<Joined> {
+        self.members.get(cluster).map(|member| Joined {
+            at: member.joined,
+            counts: self.settings.precedence_from_join,
+        })
+    }
+}
 
 impl Fleet {
     pub(super) fn member(&mut self, origin: Origin, member: Option<Member>) {
@@ -20,9 +39,79 @@ impl Fleet {
         }
     }
 
+    pub(super) fn set_settings(&mut self, region: Region, settings: Option<Settings>) {
+        let before = self.settings_now();
+        let mut slot = self.settings.remove(&region);
+        hold(&mut slot, settings, self.listing);
+        if let Some(held) = slot.filter(|held| held.present) {
+            self.settings.insert(region, held);
+        }
+        self.settings_changed(before);
+    }
+
+    /// The settings that count.
+    pub(super) fn settings_now(&self) -> Settings {
+        let first = self.settings.values().next();
+        first.map(|held| held.value).unwrap_or_default()
+    }
+
+    /// Whether regions have different settings: only those of the first count.
+    pub fn settings_differ(&self) -> bool {
+        let mut all = self.settings.values().map(|held| held.value);
+        let first = all.next();
+        all.any(|settings| Some(settings) != first)
+    }
+
+    /// The age of every export may count from another time.
+    fn settings_changed(&mut self, before: Settings) {
+        if self.settings_now() == before {
+            return;
+        }
+        let origins: Vec<Origin> = self.members.keys().cloned().collect();
+        for origin in origins {
+            self.limits_changed(&origin);
+        }
+    }
+
+    /// Brings what operators recorded up to date; says whether it changed.
+    pub(super) fn recorded_changed(&mut self, touched: &BTreeSet<ClusterName>) -> bool {
+        let settings = self.settings_now();
+        let mut changed = self.recorded.settings != settings;
+        if changed {
+            Arc::make_mut(&mut self.recorded).settings = settings;
+        }
+        for cluster in touched {
+            let member = self.member_of(cluster).cloned();
+            if self.recorded.members.get(cluster) == member.as_ref() {
+                continue;
+            }
+            changed = true;
+            let members = &mut Arc::make_mut(&mut self.recorded).members;
+            match member {
+                Some(member) => members.insert(cluster.clone(), member),
+                None => members.remove(cluster),
+            };
+        }
+        changed
+    }
+
+    /// What is recorded for a cluster in its region that counts; before it has written anything,
+    /// in the first one that knows it.
+    fn member_of(&self, cluster: &ClusterName) -> Option<&Member> {
+        let region = self.clusters.get(cluster).and_then(|r| r.keys().next());
+        let mut members = self.members.iter();
+        let found = members.find(|(origin, _)| {
+            origin.cluster == *cluster && region.is_none_or(|region| origin.region == *region)
+        });
+        found.map(|(_, held)| &held.value)
+    }
+
     /// What a listing did not see is not recorded any more: there is nobody to record it again.
     pub(super) fn sweep_members(&mut self) {
         let now = self.listing;
+        let before = self.settings_now();
+        self.settings.retain(|_, held| !sweep_one(Some(held), now));
+        self.settings_changed(before);
         let touched = &mut self.touched;
         let mut gone = Vec::new();
         self.members.retain(|origin, held| {
@@ -45,6 +134,27 @@ impl Fleet {
         if let Some(partition) = partition {
             self.dirty.extend(partition.services.keys().cloned());
         }
+    }
+
+    /// Brings the set of trusted clusters up to date; says whether it changed.
+    pub(super) fn trust_changed(&mut self, touched: &BTreeSet<ClusterName>) -> bool {
+        let mut changed = false;
+        for cluster in touched {
+            let regions = self.clusters.get(cluster);
+            let trusted = regions
+                .and_then(|regions| regions.values().next())
+                .is_some_and(Partition::absence_is_trusted);
+            if trusted != self.trusted.contains(cluster) {
+                changed = true;
+                let set = Arc::make_mut(&mut self.trusted);
+                if trusted {
+                    set.insert(cluster.clone());
+                } else {
+                    set.remove(cluster);
+                }
+            }
+        }
+        changed
     }
 
     /// Brings the clusters up to date; says whether any changed.

@@ -133,6 +133,7 @@ fn nothing_is_told_before_a_first_listing_is_complete() {
             Input::Fleet { state: Some(_), .. },
             Input::Claims(_),
             Input::Trusted(_),
+            Input::Recorded(_),
             Input::Peers(_)
         ]
     ));
@@ -329,6 +330,7 @@ fn a_snapshot_is_what_was_told() {
         Input::Fleet { .. },
         Input::Claims(_),
         Input::Trusted(trusted),
+        Input::Recorded(_),
         Input::Peers(peers),
     ] = &told[..]
     else {
@@ -557,4 +559,42 @@ fn what_is_outside_of_the_operators_limits_is_dropped_and_comes_back_with_them()
     reader.drained(&k, limits(&["10.1.0.0/16"], &[]));
     reader.drained(&k, None);
     assert_eq!(addresses(&mut reader), ["10.0.0.1", "10.1.0.1"]);
+}
+
+#[test]
+fn the_settings_of_the_region_that_sorts_first_count() {
+    let mut reader = Reader::with_k();
+    let k = origin("local", "k");
+    reader.drained(&k, Some(member(false)));
+    let counts = |reader: &mut Reader| {
+        reader.fleet.drain();
+        let told = reader.fleet.recorded.settings.precedence_from_join;
+        let service = &reader.fleet.services[&service()];
+        let joined = service.clusters()["k"].joined.unwrap().counts;
+        assert_eq!(joined, told);
+        (joined, reader.fleet.settings_differ())
+    };
+    let set = |reader: &mut Reader, region: &str, from_join: Option<bool>| {
+        reader.fleet.observe(FleetInput::Settings {
+            region: Region::try_new(region).unwrap(),
+            settings: from_join.map(|precedence_from_join| Settings {
+                precedence_from_join,
+            }),
+        });
+    };
+    assert_eq!(counts(&mut reader), (false, false));
+    set(&mut reader, "b", Some(true));
+    assert_eq!(counts(&mut reader), (true, false));
+    set(&mut reader, "a", Some(false));
+    assert_eq!(counts(&mut reader), (false, true));
+    set(&mut reader, "a", None);
+    assert_eq!(counts(&mut reader), (true, false));
+    // A listing that does not show them.
+    reader.list(|r| {
+        r.put(&k, RecordKey::Session, session(1));
+        r.put(&k, RecordKey::Export(service()), export("k"));
+        r.put(&k, RecordKey::Synced, Record::Synced(1));
+        r.drained(&k, Some(member(false)));
+    });
+    assert_eq!(counts(&mut reader), (false, false));
 }

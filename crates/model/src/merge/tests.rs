@@ -199,7 +199,7 @@ fn the_older_record_is_first_and_of_equal_ones_the_smaller_name() {
 
 #[test]
 fn nothing_is_merged_from_nothing() {
-    assert_eq!(merge([]), None);
+    assert_eq!(merge(std::iter::empty::<Claim<'_>>()), None);
 }
 
 /// One record that differs from the oldest in one field, the reason and the message of it.
@@ -420,7 +420,7 @@ fn onto_an_import_that_stays_nothing_is_added() {
         cluster("west"),
         record(1, &["web TCP/80", "metrics TCP/9100"]),
     );
-    let merged = onto(&spec, [(&name, &west)]);
+    let merged = onto(&spec, [Claim::from((&name, &west))]);
     assert_eq!(merged.ports, spec.ports);
     let serves = BTreeMap::from([(("web".into(), Protocol::Tcp), 0)]);
     let part = Part {
@@ -428,4 +428,57 @@ fn onto_an_import_that_stays_nothing_is_added() {
         serves,
     };
     assert_eq!(merged.parts, BTreeMap::from([(name, part)]));
+}
+
+/// What `west`, the younger member that says it is older, and `east` come to.
+fn merged_by_members(joined: [Option<Joined>; 2]) -> Merged {
+    let (east, west) = (cluster("east"), cluster("west"));
+    let mut older = record(2, &["TCP/80"]);
+    older.kind = ImportType::Headless;
+    let records = [record(5, &["TCP/80"]), older];
+    let claims = [
+        (&east, &records[0], joined[0]),
+        (&west, &records[1], joined[1]),
+    ];
+    let claims = claims.map(|(cluster, record, joined)| Claim {
+        cluster,
+        record,
+        joined,
+    });
+    merge(claims).unwrap()
+}
+
+fn joined(secs: i64, counts: bool) -> Joined {
+    let at = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(secs);
+    Joined { at, counts }
+}
+
+#[test]
+fn a_cluster_that_joined_later_is_told_with_both_times() {
+    let merged = merged_by_members([Some(joined(1, false)), Some(joined(9, false))]);
+    assert_eq!(merged.kind, ImportType::Headless);
+    assert_eq!(
+        merged.conflict_message(),
+        "type: Headless of west (created 1970-01-01T00:00:02Z, joined 1970-01-01T00:00:09Z) is \
+         used; east has ClusterSetIP; 1/2 clusters disagree."
+    );
+}
+
+#[test]
+fn where_joining_counts_the_later_time_does() {
+    let merged = merged_by_members([Some(joined(1, true)), Some(joined(9, true))]);
+    assert_eq!(merged.kind, ImportType::ClusterSetIp);
+    assert_eq!(
+        merged.conflict_message(),
+        "type: ClusterSetIP of east is used; west (created 1970-01-01T00:00:02Z, joined \
+         1970-01-01T00:00:09Z) has Headless; 1/2 clusters disagree."
+    );
+    // Who joined before it exported counts from its export; and so does who is not recorded.
+    for east in [Some(joined(9, true)), Some(joined(4, true)), None] {
+        let merged = merged_by_members([east, Some(joined(3, true))]);
+        assert_eq!(merged.kind, ImportType::Headless, "{east:?}");
+    }
+    // Where both joined at one time, names decide.
+    let merged = merged_by_members([Some(joined(9, true)); 2]);
+    assert_eq!(merged.kind, ImportType::ClusterSetIp);
 }

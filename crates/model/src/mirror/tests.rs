@@ -45,6 +45,7 @@ fn stated(secs: i64, family: IpFamily, addresses: &[&str]) -> ClusterService {
     ClusterService {
         export: Arc::new(export),
         endpoints: addresses.iter().map(endpoint).collect(),
+        joined: None,
     }
 }
 

@@ -53,7 +53,7 @@ struct Inner {
     rejected: VecDeque<String>,
     /// The latest of what was refused of other clusters.
     refused: VecDeque<RefusedView>,
-    /// How often this cluster alone refused something.
+    /// How often this cluster alone refused or doubted something.
     refused_total: BTreeMap<(ClusterName, Rule), u64>,
     objects: Objects,
 }
@@ -232,12 +232,12 @@ impl Status {
         }
     }
 
-    /// Notes how often this cluster alone refused something.
+    /// Notes how often this cluster alone refused or doubted something.
     pub(crate) fn count_refused(&self, total: &BTreeMap<(ClusterName, Rule), u64>) {
         self.inner.lock().refused_total.clone_from(total);
     }
 
-    /// How often this cluster alone refused something of which cluster, by which rule.
+    /// How often this cluster alone refused or doubted something of which cluster, by which rule.
     pub(crate) fn refused_total(&self) -> BTreeMap<(ClusterName, Rule), u64> {
         self.inner.lock().refused_total.clone()
     }

@@ -67,7 +67,11 @@ fn the_whole_text() {
     let west = ClusterName::try_new("west").unwrap();
     status.peers(Some(vec![(west, Presence::Stale, 42)]));
     let west = ClusterName::try_new("west").unwrap();
-    status.count_refused(&[((west, Rule::LocalPod), 5)].into());
+    let counts = [
+        ((west.clone(), Rule::LocalPod), 5),
+        ((west, Rule::CreatedInFuture), 6),
+    ];
+    status.count_refused(&counts.into());
     status.beat(Beat {
         now: Timestamp::UNIX_EPOCH,
         queued: 3,

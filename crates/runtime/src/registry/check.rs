@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use futures::StreamExt as _;
-use tombolo_model::record::{Origin, Record, RecordKey};
+use tombolo_model::names::Region;
+use tombolo_model::record::{Origin, Record, RecordKey, Settings};
 use tombolo_registry::event::{Event, State};
 use tombolo_registry::key::KeyRange;
 use tombolo_registry::registry::Registry as _;
@@ -36,10 +37,19 @@ pub(super) async fn run(args: ConnectArgs) -> Result<Exit, Refusal> {
     failed(registry.scan(root, 1).await)?;
     let mut findings = Vec::new();
     let mut partitions: BTreeMap<Origin, Partition> = BTreeMap::new();
+    let mut settings: BTreeMap<Region, Settings> = BTreeMap::new();
     let mut events = registry.subscribe();
     while let Some(event) = events.next().await {
         if matches!(event, Event::ListEnded { .. }) {
             break;
+        }
+        if let Event::Settings {
+            region,
+            state: State::Present(found),
+            ..
+        } = &event
+        {
+            settings.insert(region.clone(), *found);
         }
         findings.extend(look(&event, &mut partitions));
     }
@@ -49,6 +59,7 @@ pub(super) async fn run(args: ConnectArgs) -> Result<Exit, Refusal> {
             .flat_map(|(origin, found)| found.findings(origin)),
     );
     findings.extend(names_in_two_regions(&partitions));
+    findings.extend(settings_that_differ(&settings));
     let status = failed(operator.status().await)?;
     for alarm in &status.alarms {
         findings.push([
@@ -126,6 +137,23 @@ fn look(event: &Event, partitions: &mut BTreeMap<Origin, Partition>) -> Option<F
         | Event::ListBegan(_)
         | Event::ListEnded { .. } => None,
     }
+}
+
+/// Only the settings of the region that sorts first count.
+fn settings_that_differ(settings: &BTreeMap<Region, Settings>) -> Vec<Finding> {
+    let Some((first, counts)) = settings.first_key_value() else {
+        return Vec::new();
+    };
+    let others = settings.iter().filter(|(_, other)| *other != counts);
+    others
+        .map(|(region, _)| {
+            [
+                format!("settings of {region}"),
+                format!("differ from those of {first}, which count"),
+                format!("tombolo registry set-config --region {region}, as in {first}"),
+            ]
+        })
+        .collect()
 }
 
 // === impl Partition ===

@@ -13,6 +13,7 @@ use tombolo_model::service::{ImportType, Protocol};
 
 use super::endpoints::{Statement, to_entries};
 use super::merge::Combined;
+use super::refused;
 use super::{ExpectedExport, Stated, Truth};
 
 /// The reason of Valid.
@@ -47,10 +48,12 @@ pub(super) fn stated(truth: &Truth, key: &ServiceKey) -> Option<Stated> {
     if !every_consumer_takes(key, &record) {
         return None;
     }
-    Some(Stated {
+    let all = Stated {
         export: Arc::new(record),
         entries: to_entries(statements(truth, service)),
-    })
+    };
+    // What every other cluster would drop is not published.
+    refused::within_limits(truth.members.get(&truth.config.cluster), key, all)
 }
 
 fn record(export: &ExportObject, service: &ServiceObject) -> ExportRecord {

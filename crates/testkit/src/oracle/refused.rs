@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use tombolo_model::names::ClusterName;
+use tombolo_model::names::{ClusterName, ServiceKey};
+use tombolo_model::record::Member;
 
 use super::export::stands_for_pods_elsewhere;
 use super::{Stated, Truth};
@@ -28,6 +29,25 @@ pub(super) fn without(
         }
     }
     (left, refused)
+}
+
+/// What of a statement the operator allows; `None` where that is nothing at all.
+pub(super) fn within_limits(
+    member: Option<&Member>,
+    key: &ServiceKey,
+    mut stated: Stated,
+) -> Option<Stated> {
+    let Some(member) = member else {
+        return Some(stated);
+    };
+    if !member.namespaces.is_empty() && !member.namespaces.contains(&key.namespace) {
+        return None;
+    }
+    if !member.cidrs.is_empty() {
+        let is_in = |address: &IpAddr| member.cidrs.iter().any(|cidr| cidr.contains(address));
+        stated.entries.retain(|(address, _), _| is_in(address));
+    }
+    Some(stated)
 }
 
 fn is_refused(truth: &Truth, address: IpAddr) -> bool {

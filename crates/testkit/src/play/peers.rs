@@ -4,20 +4,40 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tombolo_model::endpoint::EntryProtocol;
-use tombolo_model::names::ServiceKey;
+use tombolo_model::names::{Namespace, ServiceKey};
 use tombolo_model::object::SlicePort;
 use tombolo_model::presence::PeerSession as Session;
 use tombolo_model::record::{Origin, Record, RecordKey};
 
 use super::{Play, cluster, service};
-use crate::ops::{Key, PeerSession};
+use crate::ops::{Grant, Key, PeerSession};
 use crate::oracle::{Statement, stated_by, to_entries};
 use crate::registry::{Change, origin};
-use crate::shapes::{ExportShape, ServiceShape, SliceShape};
+use crate::shapes::{ExportShape, ServiceShape, SliceShape, created};
+
+/// Networks in which some endpoints of the pool are.
+const GRANTED_CIDRS: [&str; 2] = ["10.9.0.0/30", "fd00:9::/126"];
 
 impl Play {
     fn peer_origin(at: usize) -> Origin {
         origin(&cluster(at))
+    }
+
+    /// The operator records anew what a cluster may do, the site's own included.
+    pub(super) fn grant(&mut self, at: usize, grant: Grant) {
+        let namespaces: Vec<Namespace> = grant
+            .shop_only
+            .then(|| service((0, 0)).namespace)
+            .into_iter()
+            .collect();
+        let cidrs = GRANTED_CIDRS.iter().filter(|_| grant.is_confined);
+        let cidrs = cidrs.map(|cidr| cidr.parse().expect("the pool holds networks"));
+        let cidrs = cidrs.collect();
+        self.registry.edit_member(&Self::peer_origin(at), |member| {
+            member.joined = created(grant.joined);
+            member.namespaces = namespaces;
+            member.cidrs = cidrs;
+        });
     }
 
     /// A session that has published everything.
