@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::compare::Part;
 use crate::config::Config;
@@ -72,6 +72,8 @@ pub struct Engine {
     service_cidrs: Vec<IpNet>,
     /// Which services have an endpoint at an address.
     claims: Arc<Claims>,
+    /// How far the time of day is ahead of the time of steps.
+    ahead: SignedDuration,
     recorded: Arc<Recorded>,
     refusing: Refusing,
     listed: BTreeSet<Source>,
@@ -124,6 +126,7 @@ impl Engine {
             families: None,
             service_cidrs: Vec::new(),
             claims: Arc::default(),
+            ahead: SignedDuration::ZERO,
             recorded: Arc::default(),
             refusing: Refusing::default(),
             listed: BTreeSet::new(),
@@ -185,6 +188,7 @@ impl Engine {
                 }
             }
             Input::Outcome { id, outcome } => self.outcome(now, id, outcome),
+            Input::TimeOfDay(ahead) => self.ahead = ahead,
             Input::Tick => {}
             Input::Fleet { .. }
             | Input::Claims(_)
@@ -265,8 +269,14 @@ impl Engine {
             | Input::Families(_)
             | Input::ServiceCidrs(_)
             | Input::Outcome { .. }
+            | Input::TimeOfDay(_)
             | Input::Tick => {}
         }
+    }
+
+    /// The time of day at a step: what people are told.
+    fn time_of_day(&self, now: Timestamp) -> Timestamp {
+        now.checked_add(self.ahead).unwrap_or(now)
     }
 
     /// Everything that is to be done now.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use jiff::SignedDuration;
 
 use crate::fleet::{Claims, FleetService, Recorded};
 use crate::names::{ClusterName, ServiceKey};
@@ -92,6 +93,10 @@ pub enum Input {
         /// How.
         outcome: Outcome,
     },
+    /// How far the time of day is ahead of the time that steps are given; none until this says
+    /// otherwise. What lasts is measured by the time of steps, which goes on evenly; the time of
+    /// day, which anybody may set, is only told.
+    TimeOfDay(SignedDuration),
     /// Time went on: due retries are made.
     Tick,
 }

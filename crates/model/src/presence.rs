@@ -7,7 +7,10 @@
 //! ```
 //!
 //! The hold runs only while the own watch of the registry is live, and what an earlier process of
-//! this cluster counted goes on: both make a silence that nobody could hear no silence at all.
+//! this cluster counted goes on: both make a silence that nobody could hear no silence at all. It
+//! is measured by the time of steps, which goes on evenly ([`Input::TimeOfDay`]).
+//!
+//! [`Input::TimeOfDay`]: crate::io::Input::TimeOfDay
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -18,7 +18,7 @@ use futures::FutureExt as _;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, FuturesUnordered};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tombolo_cluster::convert::Rejected;
 use tombolo_cluster::manifest::{Change, Manifests};
 use tombolo_cluster::store::{KINDS, Pool, Store};
@@ -91,6 +91,8 @@ struct Member {
     /// `None` where nobody asks for any.
     names: Option<Names>,
     inputs: VecDeque<Input>,
+    /// How far the time of day is ahead of the engine's time.
+    ahead: SignedDuration,
 }
 
 impl Clusterset {
@@ -141,6 +143,7 @@ impl Clusterset {
                 records: Lane::new(PUBLISH_MAX),
                 names: zones.map(|zones| Names::new(zones.clone(), now)),
                 inputs,
+                ahead: SignedDuration::ZERO,
             };
             members.insert(cluster.clone(), member);
         }
@@ -185,6 +188,14 @@ impl Clusterset {
                 let manifests = std::mem::take(&mut member.manifests);
                 member.set_manifests(&manifests, now);
             }
+        }
+    }
+
+    /// Says how far the time of day is ahead of the time of the engines.
+    pub(crate) fn set_time_of_day(&mut self, ahead: SignedDuration) {
+        for member in self.members.values_mut() {
+            member.ahead = ahead;
+            member.inputs.push_back(Input::TimeOfDay(ahead));
         }
     }
 
@@ -467,6 +478,7 @@ impl Member {
             }
             self.engine.observe(now, input);
         }
+        let time_of_day = now.checked_add(self.ahead).unwrap_or(now);
         for action in self.engine.act(now) {
             let Action { id, effect } = action;
             match effect {
@@ -474,7 +486,7 @@ impl Member {
                     self.records.waiting.push_back(Action { id, effect });
                 }
                 effect => {
-                    if let Some(reply) = self.store.execute(&effect, now) {
+                    if let Some(reply) = self.store.execute(&effect, time_of_day) {
                         self.inputs.extend(reply.changes);
                         let outcome = reply.outcome;
                         self.inputs.push_back(Input::Outcome { id, outcome });

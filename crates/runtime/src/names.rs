@@ -65,6 +65,7 @@ impl Names {
             | Input::OwnRecord { .. }
             | Input::Session(_)
             | Input::Outcome { .. }
+            | Input::TimeOfDay(_)
             | Input::Tick => {}
         }
     }

@@ -13,7 +13,7 @@ use tombolo_cluster::watch::Watch;
 use tombolo_model::names::ClusterName;
 
 use crate::args::{Format, UpArgs};
-use crate::clock;
+use crate::clock::{self, Steady};
 use crate::clusterset::{Clusterset, Joining};
 use crate::exit::Exit;
 use crate::input::{Refusal, Setup, chain, error_view};
@@ -139,6 +139,8 @@ pub(crate) struct Up {
     /// Directories of clusters that came after the start.
     newcomers: Vec<PathBuf>,
     servers: Servers,
+    /// What the engines' time is.
+    clock: Steady,
 }
 
 /// A directory that is a cluster.
@@ -198,6 +200,7 @@ impl Up {
             output_problem: None,
             newcomers: Vec::new(),
             servers: Servers::default(),
+            clock: Steady::new(now),
         })
     }
 
@@ -239,12 +242,13 @@ impl Up {
         loop {
             printed(screen.show(&self.view()))?;
             let look_again = self.is_unsettled();
+            let wait = self.clusterset.next_due().map(|due| self.clock.until(due));
             tokio::select! {
                 biased;
                 () = stop.told() => break,
                 failure = self.servers.failed() => return Err(failure),
                 changed = watch.changed(look_again) => self.rescan(&changed, clock::now()),
-                () = sleep_until(self.clusterset.next_due()) => {}
+                () = sleep(wait) => {}
                 () = self.clusterset.changed() => {}
                 _ = look.tick() => {
                     self.newcomers = self.setup.newcomers();
@@ -288,9 +292,12 @@ impl Up {
         self.clusterset.set_families(&families, now);
     }
 
-    /// Brings everything in order, and writes it out.
-    pub(crate) fn settle(&mut self, now: Timestamp) -> Result<(), Refusal> {
-        let settled = self.clusterset.settle(now);
+    /// Brings everything in order at this time of day, and writes it out.
+    pub(crate) fn settle(&mut self, time_of_day: Timestamp) -> Result<(), Refusal> {
+        if let Some(ahead) = self.clock.news(time_of_day) {
+            self.clusterset.set_time_of_day(ahead);
+        }
+        let settled = self.clusterset.settle(self.clock.now());
         settled.map_err(|error| Refusal::failed(chain(&error)))?;
         if let Some(output) = &mut self.output {
             let stores: Vec<_> = self.clusterset.stores().collect();
@@ -328,13 +335,10 @@ impl Up {
     }
 }
 
-/// Sleeps until a time; for ever if there is none.
-async fn sleep_until(due: Option<Timestamp>) {
-    match due {
-        Some(due) => {
-            let wait = due.duration_since(clock::now());
-            tokio::time::sleep(wait.try_into().unwrap_or_default()).await;
-        }
+/// Sleeps so long; for ever if it is not said how long.
+async fn sleep(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
         None => std::future::pending().await,
     }
 }

@@ -93,6 +93,7 @@ impl Seen {
             | Input::Regressed
             | Input::OwnRecord { .. }
             | Input::Session(_)
+            | Input::TimeOfDay(_)
             | Input::Tick => {}
         }
     }

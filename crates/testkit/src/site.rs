@@ -334,6 +334,12 @@ impl Site {
         self.inbox.push_back(mail(Input::Heard(is_heard)));
     }
 
+    /// Somebody sets the clock, so far ahead of the time that goes on evenly.
+    pub fn set_clock(&mut self, ahead_secs: i64) {
+        let ahead = SignedDuration::from_secs(ahead_secs);
+        self.inbox.push_back(mail(Input::TimeOfDay(ahead)));
+    }
+
     /// Gives the engine the next messages, in one batch.
     pub fn deliver(&mut self, registry: &Registry, count: usize) {
         self.pump(registry);

@@ -323,3 +323,26 @@ fn a_report_is_put_on_change_and_while_a_hold_runs_each_minute() {
     wait(&mut play, 10);
     assert_eq!(report(&play).not_in_order, []);
 }
+
+#[test]
+fn a_clock_that_is_set_ends_no_hold_and_is_told() {
+    let mut play = two_exporters();
+    goes(&mut play, K);
+    wait(&mut play, 100);
+    for hours in [1, -2] {
+        play.site.set_clock(hours * 3600);
+        wait(&mut play, 1);
+        assert_eq!(addresses(&play), ["10.9.0.1", "10.9.0.2"]);
+        // What begins now, begins at the time of day.
+        let name = format!("shop/b{}", hours.abs());
+        play.states("z-9", &name, record(1), &entries(&["10.9.0.3"]));
+        play.run();
+        let import = play.import(&name).unwrap();
+        let told = import.status.conditions[0].last_transition;
+        assert_eq!(told.as_second() - play.site.now.as_second(), hours * 3600);
+    }
+    wait(&mut play, 497);
+    assert_eq!(addresses(&play), ["10.9.0.1", "10.9.0.2"]);
+    wait(&mut play, 1);
+    assert_eq!(addresses(&play), ["10.9.0.2"]);
+}

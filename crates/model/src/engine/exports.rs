@@ -136,7 +136,8 @@ impl Engine {
             Verdict::Refused { .. } | Verdict::Exported(_) => &[],
         };
         let generation = export.meta.generation;
-        let conditions = status::set(&export.conditions, &wanted, absent, generation, now);
+        let time = self.time_of_day(now);
+        let conditions = status::set(&export.conditions, &wanted, absent, generation, time);
         let old = Object::ServiceExport(Arc::clone(&export));
         let new = Object::ServiceExport(Arc::new(crate::object::ExportObject {
             conditions,

@@ -172,7 +172,7 @@ impl Engine {
         slices: bool,
         state: &ImportState,
     ) {
-        let now = step.now;
+        let now = self.time_of_day(step.now);
         let wanted = status::of_import(state);
         self.note_trouble(step, present, &wanted);
         let generation = present.meta.generation;

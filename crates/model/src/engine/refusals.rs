@@ -187,8 +187,9 @@ impl Engine {
             ((cluster.clone(), rule), message)
         });
         let mut findings: Vec<_> = refused.collect();
+        let time = self.time_of_day(now);
         for (cluster, state) in self.stated(service) {
-            let doubts = doubts(now, service, cluster, state).into_iter();
+            let doubts = doubts(time, service, cluster, state).into_iter();
             findings.extend(doubts.map(|(rule, text)| ((cluster.clone(), rule), text)));
         }
         findings

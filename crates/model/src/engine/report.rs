@@ -110,7 +110,7 @@ impl Engine {
         let since = told
             .map(|condition| condition.last_transition)
             .or_else(|| known.map(|known| known.1))
-            .unwrap_or(step.now);
+            .unwrap_or_else(|| self.time_of_day(step.now));
         let trouble = (Arc::clone(&ready.reason), since);
         if known != Some(&trouble) {
             let service = step.service.clone();

@@ -25,7 +25,7 @@ use super::hub::Listener;
 use super::session::{self, Network, Seen};
 use super::shell::{REPORTS_MAX, Shell};
 use super::status::Status;
-use crate::clock;
+use crate::clock::{self, Steady};
 use crate::metrics::{self, ActionMetrics};
 use crate::supervisor::Supervisor;
 
@@ -113,6 +113,7 @@ pub(crate) fn start<R: Registry + 'static>(
     }
     let shell = Shell {
         engine: Engine::new(config),
+        clock: Steady::new(clock::now()),
         unseen: BTreeMap::new(),
         writer: Writer::new(server, fence),
         events,

@@ -20,7 +20,7 @@ use tracing::{debug, info, warn};
 
 use super::session::Network;
 use super::status::{Beat, Status};
-use crate::clock;
+use crate::clock::{self, Steady};
 use crate::lane::{Done, Lane, PUBLISH_MAX, effect_word, publish};
 use crate::metrics::ActionMetrics;
 use crate::reader::log_refused;
@@ -43,6 +43,8 @@ pub(crate) struct Shell<R> {
     pub(crate) network: watch::Sender<Network>,
     pub(crate) status: Arc<Status>,
     pub(crate) metrics: ActionMetrics,
+    /// What the engine's time is.
+    pub(crate) clock: Steady,
     /// The kinds that cannot be listed, and since when.
     pub(crate) unseen: BTreeMap<Kind, Timestamp>,
 }
@@ -83,7 +85,10 @@ impl<R: Registry + 'static> Shell<R> {
                 },
                 () = sleep(due) => {}
             }
-            let now = clock::now();
+            let now = self.clock.now();
+            if let Some(ahead) = self.clock.news(clock::now()) {
+                self.engine.observe(now, Input::TimeOfDay(ahead));
+            }
             self.observe_all(now, done, reported, &mut lanes);
             self.act(now, &mut lanes);
             // However much there is to do, the lease is renewed in between.
@@ -129,7 +134,7 @@ impl<R: Registry + 'static> Shell<R> {
             }
             Report::Watch { kind, state } => {
                 info!(kind = kind.as_str(), state = ?state, "watch");
-                self.see(now, kind, &state);
+                self.see(clock::now(), kind, &state);
                 self.status.watch(kind, state);
             }
         }
@@ -216,7 +221,7 @@ impl<R: Registry + 'static> Shell<R> {
         self.note_refused();
         self.status.peers(self.engine.peers(now));
         self.status.beat(Beat {
-            now,
+            now: clock::now(),
             queued: lanes.objects.waiting.len() + lanes.records.waiting.len(),
             in_flight: lanes.objects.running.len() + lanes.records.running.len(),
             planned_total: self.engine.planned_total(),
@@ -268,8 +273,7 @@ impl<R: Registry + 'static> Shell<R> {
         let Some(due) = self.engine.next_due().filter(|_| self.leads()) else {
             return BEAT;
         };
-        let wait = due.duration_since(clock::now());
-        Duration::try_from(wait).unwrap_or(Duration::ZERO).min(BEAT)
+        self.clock.until(due).min(BEAT)
     }
 
     /// Waits for what is being written.
@@ -293,3 +297,6 @@ fn outcome_word(outcome: &Outcome) -> &'static str {
         Outcome::Unknown(_) => "unknown",
     }
 }
+
+#[cfg(test)]
+mod tests;

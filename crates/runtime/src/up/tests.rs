@@ -3,8 +3,11 @@
 use std::fmt::Write as _;
 use std::fs;
 
+use jiff::SignedDuration;
+
 use super::*;
 use crate::args::SourceArgs;
+use crate::controller::settings::HoldArgs;
 use crate::rules::{NamesArg, RuleArgs, SlicesArg};
 use crate::zones::ZoneArgs;
 
@@ -29,8 +32,8 @@ fn manifests(services: usize, port: u16) -> Vec<(String, String)> {
         .collect()
 }
 
-async fn up(root: &std::path::Path) -> Up {
-    let setup = Setup::try_from(&SourceArgs {
+fn setup(root: &std::path::Path) -> Setup {
+    Setup::try_from(&SourceArgs {
         kubeconfig: None,
         sources: vec![root.to_owned()],
         out: None,
@@ -48,10 +51,17 @@ async fn up(root: &std::path::Path) -> Up {
             foreign_slices: Vec::new(),
         },
     })
-    .unwrap();
+    .unwrap()
+}
+
+async fn up(root: &std::path::Path) -> Up {
+    joined(setup(root), &Joining::alone()).await
+}
+
+async fn joined(setup: Setup, joining: &Joining) -> Up {
     let now = "2026-02-01T00:00:00Z".parse().unwrap();
-    let mut up = Up::start(setup, now, &Joining::alone()).await.unwrap();
-    up.settle("2026-02-01T00:00:00Z".parse().unwrap()).unwrap();
+    let mut up = Up::start(setup, now, joining).await.unwrap();
+    up.settle(now).unwrap();
     up
 }
 
@@ -150,4 +160,38 @@ async fn an_import_that_is_there_already_keeps_its_address() {
     fs::write(root.path().join("berlin/import.yaml"), import).unwrap();
     let view = up(root.path()).await.view();
     assert_eq!(view.clusters[0].imports[0].ips, ["240.16.0.77"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hold_is_measured_by_a_clock_that_nobody_sets() {
+    let root = tempfile::tempdir().unwrap();
+    let path = |cluster: &str| root.path().join(cluster);
+    for set in ["a/berlin", "b/oslo"] {
+        fs::create_dir_all(path(set)).unwrap();
+    }
+    let (file, text) = manifests(1, 8080).remove(0);
+    fs::write(path("b/oslo").join(file), text).unwrap();
+    let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n";
+    fs::write(path("a/berlin/namespace.yaml"), namespace).unwrap();
+    let joining = Joining::alone();
+    let hold = HoldArgs {
+        hold: SignedDuration::from_mins(10),
+        keep_last: false,
+    };
+    let mut berlin = setup(&path("a"));
+    berlin.rules = berlin.rules.with_hold(hold);
+    let oslo = joined(setup(&path("b")), &joining).await;
+    let mut berlin = joined(berlin, &joining).await;
+    let endpoints = |up: &Up| up.view().clusters[0].imports[0].endpoints;
+    assert_eq!(endpoints(&berlin), 1);
+    oslo.close().await;
+    let began: Timestamp = "2026-02-01T00:00:00Z".parse().unwrap();
+    berlin.settle(began).unwrap();
+    // The clock is set forward.
+    let day = began + SignedDuration::from_hours(24);
+    berlin.settle(day).unwrap();
+    assert_eq!(endpoints(&berlin), 1);
+    tokio::time::advance(Duration::from_secs(601)).await;
+    berlin.settle(day).unwrap();
+    assert_eq!(endpoints(&berlin), 0);
 }
