@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use tokio::time::advance;
 use tombolo_cluster::api::{Access, BootClock, Fence, recorder};
 use tombolo_model::config::Config;
 use tombolo_model::io::Source;
@@ -66,6 +67,13 @@ async fn shell() -> (Shell<MemoryRegistry>, watch::Sender<Standing>) {
     (shell, tell)
 }
 
+fn lanes() -> Lanes {
+    Lanes {
+        objects: Lane::new(WRITES_MAX),
+        records: Lane::new(PUBLISH_MAX),
+    }
+}
+
 /// Everything listed, and a ServiceExport whose status is to be written.
 fn listed(shell: &mut Shell<MemoryRegistry>) {
     let namespace = Namespace::try_new("shop").unwrap();
@@ -102,6 +110,29 @@ fn listed(shell: &mut Shell<MemoryRegistry>) {
     inputs.push(Input::Families(vec![IpFamily::V4]));
     let now = shell.clock.now();
     shell.take(now, Report::Inputs(inputs));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_sleeps_on_retries_and_makes_them_once_it_leads() {
+    let (mut shell, tell) = shell().await;
+    let mut lanes = lanes();
+    listed(&mut shell);
+    tell.send_replace(Standing::Leading);
+    shell.act(shell.clock.now(), &mut lanes);
+    assert_eq!(lanes.objects.len(), 1, "the status of the export");
+    let done = lanes.objects.running.next().await.unwrap();
+    shell.ended(shell.clock.now(), done);
+    tell.send_replace(following());
+    shell.act(shell.clock.now(), &mut lanes);
+    advance(Duration::from_mins(2)).await;
+    assert!(shell.engine.next_due().unwrap() <= shell.clock.now());
+    assert_eq!(shell.until_due(), BEAT, "it may not write");
+    shell.act(shell.clock.now(), &mut lanes);
+    assert_eq!(lanes.objects.len(), 0);
+    tell.send_replace(Standing::Leading);
+    assert_eq!(shell.until_due(), Duration::ZERO);
+    shell.act(shell.clock.now(), &mut lanes);
+    assert_eq!(lanes.objects.len(), 1, "what was due");
 }
 
 #[tokio::test(start_paused = true)]
