@@ -91,6 +91,13 @@ fn etcd_members_and_settings_are_recorded_shown_and_checked() {
         .map(|at| at["key"].as_str())
         .collect();
     assert_eq!(keys, [Some("local/members/east"), Some("local/settings")]);
+    let member = &shown[0];
+    assert_eq!(member["kind"], "Member");
+    assert_eq!(member["value"]["cidrs"][0], "10.0.0.0/8");
+    assert_eq!(shown[1]["value"]["precedenceFromJoin"], true);
+    let checked = server.registry(&["check", "-o", "json"]);
+    let found: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
+    assert_eq!(found["findings"], serde_json::json!([]), "{found}");
     let checked = server.registry(&["check"]);
     assert_eq!(code(&checked), 0, "{}", text(&checked));
     assert!(text(&checked).contains("nothing is wrong"));

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write as _};
 
+use serde::Serialize;
+
 use crate::args::Format;
 use crate::view::View;
 
@@ -24,7 +26,7 @@ pub(crate) fn view(view: &View, format: Format) -> Result<(), PrintError> {
     let text = match format {
         Format::Table => view.table(),
         Format::Json => return json(view),
-        Format::Yaml => serde_saphyr::to_string(view).map_err(PrintError::Yaml)?,
+        Format::Yaml => yaml_text(view)?,
     };
     out(&text)
 }
@@ -37,6 +39,17 @@ fn json(view: &View) -> Result<(), PrintError> {
         result => result.map_err(PrintError::Json)?,
     }
     written(stdout.write_all(b"\n").and_then(|()| stdout.flush()))
+}
+
+/// A document as JSON over several lines.
+pub(crate) fn json_text(document: &impl Serialize) -> Result<String, PrintError> {
+    let text = serde_json::to_string_pretty(document);
+    text.map(|text| text + "\n").map_err(PrintError::Json)
+}
+
+/// A document as YAML.
+pub(crate) fn yaml_text(document: &impl Serialize) -> Result<String, PrintError> {
+    serde_saphyr::to_string(document).map_err(PrintError::Yaml)
 }
 
 /// Writes to standard output.

@@ -15,10 +15,12 @@ use crate::input::{Refusal, chain};
 use crate::print;
 
 mod check;
+mod document;
 mod grant;
 pub(crate) mod metrics;
 mod show;
 
+pub(crate) use self::check::CheckArgs;
 pub(crate) use self::grant::GrantArgs;
 pub(crate) use self::show::ShowArgs;
 
@@ -102,17 +104,10 @@ pub(crate) enum RegistryCommand {
     /// Shows what changes, until Ctrl-C.
     Watch(ShowArgs),
     /// Finds what should not be there, and says what to do. Exit code 2 if there is anything.
-    Check(ConnectArgs),
+    Check(CheckArgs),
     Grant(GrantArgs),
     SetConfig(SetConfigArgs),
     RemoveCluster(ClusterArgs),
-}
-
-/// A registry and nothing else.
-#[derive(Debug, Args)]
-pub(crate) struct ConnectArgs {
-    #[command(flatten)]
-    pub(crate) registry: RegistryArgs,
 }
 
 /// Sets what holds for the whole registry.

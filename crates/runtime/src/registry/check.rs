@@ -2,18 +2,51 @@
 
 use std::collections::BTreeMap;
 
+use clap::Args;
 use futures::StreamExt as _;
+use serde::Serialize;
 use tombolo_model::names::Region;
 use tombolo_model::record::{Origin, Record, RecordKey, Settings};
 use tombolo_registry::event::{Event, State};
 use tombolo_registry::key::KeyRange;
 use tombolo_registry::registry::Registry as _;
 
-use super::{ConnectArgs, failed};
+use super::{RegistryArgs, failed};
+use crate::args::Format;
 use crate::exit::Exit;
 use crate::input::Refusal;
 use crate::print;
 use crate::table::Table;
+
+/// Where to look, and what is printed of it.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// What is printed.
+    #[arg(short, long, value_enum, default_value_t = Format::Table, env = "TOMBOLO_OUTPUT")]
+    pub(crate) output: Format,
+
+    #[command(flatten)]
+    pub(crate) registry: RegistryArgs,
+}
+
+/// What was found.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Checked {
+    etcd: String,
+    size_bytes: u64,
+    clusters: usize,
+    findings: Vec<FindingView>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FindingView {
+    #[serde(rename = "where")]
+    place: String,
+    what: String,
+    what_to_do: String,
+}
 
 /// What a partition has of what each should have.
 #[derive(Debug, Default)]
@@ -29,7 +62,7 @@ struct Partition {
 /// Something that should not be so: where, what, and what to do.
 type Finding = [String; 3];
 
-pub(super) async fn run(args: ConnectArgs) -> Result<Exit, Refusal> {
+pub(super) async fn run(args: CheckArgs) -> Result<Exit, Refusal> {
     let registry = args.registry.reader()?;
     let operator = args.registry.operator()?;
     let root = KeyRange::of_prefix(&registry.layout().root_prefix());
@@ -68,22 +101,58 @@ pub(super) async fn run(args: ConnectArgs) -> Result<Exit, Refusal> {
             "compact, defragment, then etcdctl alarm disarm".to_owned(),
         ]);
     }
-    let mut table = Table::new(["WHERE", "WHAT", "WHAT TO DO"]);
-    for finding in findings {
-        table.row(finding);
-    }
-    let (clusters, size) = (partitions.len(), status.size_bytes / 1024 / 1024);
-    let version = &status.version;
-    let mut text = format!("etcd {version}, {size} MiB, {clusters} clusters\n");
-    let exit = if table.is_empty() {
-        text.push_str("nothing is wrong\n");
-        Exit::Well
-    } else {
-        text.push_str(&table.show(""));
-        Exit::NotWell
+    let findings = findings.into_iter();
+    let findings = findings.map(|[place, what, what_to_do]| FindingView {
+        place,
+        what,
+        what_to_do,
+    });
+    let checked = Checked {
+        etcd: status.version,
+        size_bytes: status.size_bytes,
+        clusters: partitions.len(),
+        findings: findings.collect(),
+    };
+    let text = match args.output {
+        Format::Table => checked.table(),
+        Format::Json => failed(print::json_text(&checked))?,
+        Format::Yaml => failed(print::yaml_text(&checked))?,
     };
     failed(print::out(&text))?;
-    Ok(exit)
+    Ok(if checked.findings.is_empty() {
+        Exit::Well
+    } else {
+        Exit::NotWell
+    })
+}
+
+// === impl Checked ===
+
+impl Checked {
+    fn table(&self) -> String {
+        let Self {
+            etcd,
+            size_bytes,
+            clusters,
+            findings,
+        } = self;
+        let size = size_bytes / 1024 / 1024;
+        let mut text = format!("etcd {etcd}, {size} MiB, {clusters} clusters\n");
+        if findings.is_empty() {
+            text.push_str("nothing is wrong\n");
+            return text;
+        }
+        let mut table = Table::new(["WHERE", "WHAT", "WHAT TO DO"]);
+        for finding in findings {
+            let FindingView {
+                place,
+                what,
+                what_to_do,
+            } = finding;
+            table.row([place.clone(), what.clone(), what_to_do.clone()]);
+        }
+        text + &table.show("")
+    }
 }
 
 fn look(event: &Event, partitions: &mut BTreeMap<Origin, Partition>) -> Option<Finding> {

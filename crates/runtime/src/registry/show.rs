@@ -2,13 +2,11 @@
 
 use clap::Args;
 use futures::StreamExt as _;
-use serde::Serialize;
-use tombolo_model::names::Namespace;
-use tombolo_model::record::{Origin, Record, RecordKey};
-use tombolo_registry::event::{Event, State};
-use tombolo_registry::key::{Layout, Place};
+use tombolo_registry::event::Event;
+use tombolo_registry::key::Layout;
 use tombolo_registry::registry::Registry as _;
 
+use super::document::Document;
 use super::{Filter, RegistryArgs, failed};
 use crate::args::Format;
 use crate::exit::Exit;
@@ -35,17 +33,6 @@ pub(crate) struct ShowArgs {
     pub(crate) registry: RegistryArgs,
 }
 
-/// A key and what stands there.
-#[derive(Debug, Serialize)]
-struct Shown {
-    /// Below the root.
-    key: String,
-    revision: u64,
-    /// `present`, `gone` or `rejected`.
-    state: &'static str,
-    value: String,
-}
-
 pub(super) async fn get(args: ShowArgs) -> Result<Exit, Refusal> {
     let registry = args.registry.reader()?;
     // Finds out at once whether it can be read; a subscription would wait.
@@ -64,27 +51,17 @@ pub(super) async fn get(args: ShowArgs) -> Result<Exit, Refusal> {
     let text = match args.output {
         Format::Table => {
             let mut table = Table::new(["KEY", "REVISION", "VALUE"]);
-            for Shown {
-                key,
-                revision,
-                state,
-                value,
-            } in &shown
-            {
-                let value = if *state == "present" {
-                    value.clone()
-                } else {
-                    format!("{state}: {value}")
+            for document in &shown {
+                let value = match document.state {
+                    "present" => document.line(),
+                    state => format!("{state}: {}", document.line()),
                 };
-                table.row([key.clone(), revision.to_string(), value]);
+                table.row([document.key.clone(), document.revision.to_string(), value]);
             }
             table.show("")
         }
-        Format::Json => {
-            let text = serde_json::to_string_pretty(&shown);
-            failed(text.map_err(print::PrintError::Json))? + "\n"
-        }
-        Format::Yaml => failed(serde_saphyr::to_string(&shown).map_err(print::PrintError::Yaml))?,
+        Format::Json => failed(print::json_text(&shown))?,
+        Format::Yaml => failed(print::yaml_text(&shown))?,
     };
     failed(print::out(&text))?;
     Ok(Exit::Well)
@@ -112,21 +89,14 @@ pub(super) async fn watch(args: ShowArgs) -> Result<Exit, Refusal> {
         };
         let text = match args.output {
             Format::Table => {
-                let Shown {
-                    key,
-                    revision,
-                    state,
-                    value,
-                } = shown;
-                format!("{revision}  {state:8}  {key}  {value}\n")
+                let (revision, state) = (shown.revision, shown.state);
+                format!("{revision}  {state:8}  {}  {}\n", shown.key, shown.line())
             }
+            // One document a line, for tools that read lines.
             Format::Json => {
                 failed(serde_json::to_string(&shown).map_err(print::PrintError::Json))? + "\n"
             }
-            Format::Yaml => {
-                let text = serde_saphyr::to_string(&shown);
-                format!("---\n{}", failed(text.map_err(print::PrintError::Yaml))?)
-            }
+            Format::Yaml => format!("---\n{}", failed(print::yaml_text(&shown))?),
         };
         failed(print::out(&text))?;
     }
@@ -140,107 +110,8 @@ fn filter(args: &ShowArgs) -> Filter {
     }
 }
 
-fn one(layout: &Layout, filter: &Filter, event: &Event) -> Option<Shown> {
-    let shown = |place: &Place, origin: Option<&Origin>, ns: Option<&Namespace>| {
-        let cluster = origin.map(|origin| origin.cluster.to_string());
-        let ns = ns.map(ToString::to_string);
-        let key = layout.key(place).ok()?;
-        let key = key.strip_prefix(&layout.root_prefix())?.to_owned();
-        filter
-            .takes(cluster.as_deref(), ns.as_deref())
-            .then_some(key)
-    };
-    let (key, revision, (state, value)) = match event {
-        Event::Record {
-            origin,
-            key,
-            state,
-            revision,
-        } => {
-            let ns = namespace(key);
-            let (origin, key) = (origin.clone(), key.clone());
-            let place = Place::Record { origin, key };
-            let Place::Record { origin, .. } = &place else {
-                return None;
-            };
-            let key = shown(&place, Some(origin), ns.as_ref())?;
-            (key, *revision, text(state, record))
-        }
-        Event::Member {
-            origin,
-            state,
-            revision,
-        } => {
-            let place = Place::Member(origin.clone());
-            let key = shown(&place, Some(origin), None)?;
-            (key, *revision, text(state, |member| format!("{member:?}")))
-        }
-        Event::Settings {
-            region,
-            state,
-            revision,
-        } => {
-            let key = shown(&Place::Settings(region.clone()), None, None)?;
-            (
-                key,
-                *revision,
-                text(state, |settings| format!("{settings:?}")),
-            )
-        }
-        Event::Stray {
-            key,
-            rejection,
-            revision,
-        } => {
-            let told = match rejection {
-                Some(rejection) => ("rejected", rejection.reason.to_string()),
-                None => ("gone", String::new()),
-            };
-            let key = filter.takes(None, None).then(|| key.to_string())?;
-            (key, *revision, told)
-        }
-        Event::ListBegan(_) | Event::ListEnded { .. } | Event::Heard(_) | Event::Believed => {
-            return None;
-        }
-    };
-    Some(Shown {
-        key,
-        revision,
-        state,
-        value,
-    })
-}
-
-fn namespace(key: &RecordKey) -> Option<Namespace> {
-    match key {
-        RecordKey::Export(service)
-        | RecordKey::Endpoint { service, .. }
-        | RecordKey::Config { service, .. } => Some(service.namespace.clone()),
-        RecordKey::Owner
-        | RecordKey::Session
-        | RecordKey::Synced
-        | RecordKey::Left
-        | RecordKey::Report => None,
-    }
-}
-
-fn text<T>(state: &State<T>, show: impl Fn(&T) -> String) -> (&'static str, String) {
-    match state {
-        State::Present(value) => ("present", show(value)),
-        State::Gone => ("gone", String::new()),
-        State::Rejected(rejection) => ("rejected", rejection.reason.to_string()),
-    }
-}
-
-/// A record on one line.
-fn record(record: &Record) -> String {
-    match record {
-        Record::Owner(owner) | Record::Left(owner) => owner.uid.to_string(),
-        Record::Session(session) => format!("{session:?}"),
-        Record::Synced(epoch) => epoch.to_string(),
-        Record::Report(report) => format!("{report:?}"),
-        Record::Export(export) => format!("{export:?}"),
-        Record::Endpoint(entries) => format!("{entries:?}"),
-        Record::Config(bytes) => format!("{} bytes", bytes.len()),
-    }
+fn one(layout: &Layout, filter: &Filter, event: &Event) -> Option<Document> {
+    let document = Document::of(layout, event)?;
+    let (cluster, namespace) = (document.cluster.as_deref(), document.namespace.as_deref());
+    filter.takes(cluster, namespace).then_some(document)
 }
