@@ -14,7 +14,7 @@ use super::failure::Failure;
 use super::seen::Seen;
 use crate::error::Error;
 use crate::key::{KeyRange, Place};
-use crate::value;
+use crate::value::{self, ValueError};
 
 /// How often an edit is tried again because someone else was faster.
 const EDIT_ATTEMPTS_MAX: usize = 5;
@@ -79,7 +79,9 @@ impl Operator {
         for _ in 0..EDIT_ATTEMPTS_MAX {
             let (known, revision) = match self.find(&key).await? {
                 Found::Nothing => (None, 0),
-                Found::Bytes(bytes, revision) => (value::decode_member(&bytes).ok(), revision),
+                Found::Bytes(bytes, revision) => {
+                    (known(&key, value::decode_member(&bytes))?, revision)
+                }
             };
             let member = edit(known);
             let bytes = value::encode_member(&member).map_err(|source| Error::Value {
@@ -96,10 +98,20 @@ impl Operator {
     /// Sets what holds for the whole registry.
     pub async fn set_settings(&self, region: &Region, settings: &Settings) -> Result<(), Error> {
         let key = self.key(&Place::Settings(region.clone()))?;
-        let put = TxnOp::put(key, value::encode_settings(settings), None);
-        let txn = Txn::new().and_then([put]);
-        let done = self.connection.transact(Repeat::Harmless, txn).await;
-        done.map(|_| ()).map_err(Failure::of_write)
+        for _ in 0..EDIT_ATTEMPTS_MAX {
+            let revision = match self.find(&key).await? {
+                Found::Nothing => 0,
+                Found::Bytes(bytes, revision) => {
+                    known(&key, value::decode_settings(&bytes))?;
+                    revision
+                }
+            };
+            let bytes = value::encode_settings(settings);
+            if self.replace(&key, revision, bytes).await? {
+                return Ok(());
+            }
+        }
+        Err(contended(&key))
     }
 
     /// Takes a cluster out for good: `left` with its owner's UID, everything else deleted, all at
@@ -181,6 +193,19 @@ impl Operator {
             .and_then([TxnOp::put(key, bytes, None)]);
         let done = self.connection.transact(Repeat::IfNotSent, txn).await;
         Ok(done.map_err(Failure::of_write)?.0.succeeded())
+    }
+}
+
+/// What stands at a key, to be replaced. What a newer release wrote is left to it: this one would
+/// drop what it does not know. Anything else that cannot be read is written anew.
+fn known<T>(key: &str, decoded: Result<T, ValueError>) -> Result<Option<T>, Error> {
+    match decoded {
+        Ok(value) => Ok(Some(value)),
+        Err(source @ ValueError::Schema { .. }) => Err(Error::Value {
+            key: key.to_owned(),
+            source,
+        }),
+        Err(_) => Ok(None),
     }
 }
 

@@ -322,3 +322,29 @@ async fn mutual_tls_names_the_user_and_new_certificates_are_read() {
     let error = nobody.list_exports(Selection::All).await.unwrap_err();
     assert_eq!(error.kind(), "unavailable");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_newer_release_recorded_is_not_overwritten() {
+    let server = Server::with_args(&[]);
+    let operator = Operator::try_new(server.config()).unwrap();
+    let mut client = server.client().await;
+    // Field 14: it needs a reader of schema version 99.
+    let newer = [0x70_u8, 99];
+    let keys = [
+        "/tombolo/v1/regions/local/members/east",
+        "/tombolo/v1/regions/local/settings",
+    ];
+    for key in keys {
+        client.put(key, newer, None).await.unwrap();
+    }
+    let never = |_| -> tombolo_model::record::Member { unreachable!("it is not to be edited") };
+    let edited = operator.edit_member(&east(), never).await;
+    assert_eq!(edited.unwrap_err().kind(), "value-schema");
+    let settings = tombolo_model::record::Settings::default();
+    let set = operator.set_settings(&east().region, &settings).await;
+    assert_eq!(set.unwrap_err().kind(), "value-schema");
+    for key in keys {
+        let found = client.get(key, None).await.unwrap();
+        assert_eq!(found.kvs()[0].value(), newer);
+    }
+}
