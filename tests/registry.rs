@@ -5,6 +5,7 @@
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use etcd_client::Client;
 use tombolo_testbed::{Etcd, EtcdSpec, Spec, Testbed, wait_for};
 
 struct Server {
@@ -172,6 +173,35 @@ fn etcd_a_wrong_command_line_says_what_is_wrong() {
         "{}",
         text(&away)
     );
+}
+
+#[test]
+fn etcd_a_member_that_cannot_be_read_is_recorded_anew_by_grant_only() {
+    let server = Server::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let client = runtime.block_on(Client::connect(server.etcd.endpoints(), None));
+    let mut client = client.unwrap();
+    let key = "/tombolo/v1/regions/local/members/east";
+    // A field of no type.
+    let broken = [0x0f_u8];
+    runtime.block_on(client.put(key, broken, None)).unwrap();
+    let undrain = || {
+        let args = ["undrain", "east", "--registry", &server.url()];
+        tombolo(&args).output().unwrap()
+    };
+    let refused = undrain();
+    assert_eq!(code(&refused), 1, "{}", text(&refused));
+    for part in ["members/east", "cannot be read", "tombolo registry grant"] {
+        assert!(text(&refused).contains(part), "{}", text(&refused));
+    }
+    let found = runtime.block_on(client.get(key, None)).unwrap();
+    assert_eq!(found.kvs()[0].value(), broken);
+    let granted = server.registry(&["grant", "--cluster", "east", "--namespaces", "shop"]);
+    assert_eq!(code(&granted), 0, "{}", text(&granted));
+    let done = undrain();
+    assert_eq!(code(&done), 0, "{}", text(&done));
+    let shown = text(&server.registry(&["get", "-o", "json"]));
+    assert!(shown.contains("shop"), "{shown}");
 }
 
 #[test]

@@ -78,6 +78,14 @@ pub enum Error {
         /// Why.
         source: ValueError,
     },
+    /// What stands there is not overwritten.
+    #[error("what is recorded at {key:?} cannot be read")]
+    Recorded {
+        /// Its key.
+        key: String,
+        /// Why.
+        source: ValueError,
+    },
     /// A batch may not hold what belongs to the session.
     #[error("{key:?} is written by opening, amending and leaving only")]
     Reserved {
@@ -135,7 +143,7 @@ impl Error {
             Self::SessionReplaced { .. } => "session-replaced",
             Self::SessionExpired { .. } => "session-expired",
             Self::Key { source } => source.kind(),
-            Self::Value { source, .. } => source.kind(),
+            Self::Value { source, .. } | Self::Recorded { source, .. } => source.kind(),
             Self::Reserved { .. } => "reserved",
             Self::StaleEpoch { .. } => "stale-epoch",
             Self::Unavailable { .. } => "unavailable",
@@ -159,6 +167,7 @@ impl Error {
             | Self::SessionExpired { .. }
             | Self::Key { .. }
             | Self::Value { .. }
+            | Self::Recorded { .. }
             | Self::Reserved { .. }
             | Self::StaleEpoch { .. } => false,
         }

@@ -45,7 +45,7 @@ mod writer;
 
 pub use self::access::{Grantee, Proof, Role};
 pub use self::config::{ConfigError, DIAL_TIMEOUT_DEFAULT, EtcdConfig, Password, TlsFiles, User};
-pub use self::operator::{EtcdStatus, Operator};
+pub use self::operator::{EtcdStatus, Malformed, Operator};
 pub use self::seen::Counts;
 
 /// The parts underneath, for the replicator.

@@ -10,9 +10,12 @@ use tombolo_model::io::Input;
 use tombolo_model::names::{ClusterName, ServiceKey};
 use tombolo_model::presence::{Peer, PeerSession, Peers};
 use tombolo_model::record::{Member, Origin};
+use tombolo_registry::error::Error;
+use tombolo_registry::etcd::Malformed;
 use tombolo_registry::event::{Event, State};
 use tombolo_registry::key::KeyRange;
 use tombolo_registry::registry::Registry as _;
+use tombolo_registry::value::ValueError;
 
 use crate::clock;
 use crate::exit::Exit;
@@ -95,7 +98,7 @@ fn say(text: &str) -> Result<Exit, Refusal> {
 async fn mark(args: &MemberArgs, origin: &Origin, drained: bool) -> Result<(), Refusal> {
     let operator = args.registry.operator()?;
     let now = clock::now();
-    let edited = operator.edit_member(origin, |known| match known {
+    let edited = operator.edit_member(origin, Malformed::Kept, |known| match known {
         Some(known) => Member { drained, ..known },
         None => Member {
             joined: now,
@@ -104,7 +107,21 @@ async fn mark(args: &MemberArgs, origin: &Origin, drained: bool) -> Result<(), R
             drained,
         },
     });
-    failed(edited.await).map(drop)
+    let edited = edited.await;
+    let is_malformed = matches!(
+        &edited,
+        Err(Error::Recorded { source, .. }) if !matches!(source, ValueError::Schema { .. })
+    );
+    failed(edited).map(drop).map_err(|mut refusal| {
+        if is_malformed {
+            refusal.messages.push(format!(
+                "with it the limits of cluster {} would be lost; tombolo registry grant records \
+                 them anew",
+                origin.cluster
+            ));
+        }
+        refusal
+    })
 }
 
 /// Refuses what would leave services without endpoints, unless it is wanted.

@@ -38,6 +38,15 @@ pub struct EtcdStatus {
     pub alarms: Vec<&'static str>,
 }
 
+/// What becomes of a record that cannot be read, when it is edited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// It stays, and the edit is refused: what it said would be lost.
+    Kept,
+    /// It counts as nothing, as the edit says everything anew.
+    Replaced,
+}
+
 /// What an edit found.
 enum Found {
     Nothing,
@@ -69,19 +78,22 @@ impl Operator {
         })
     }
 
-    /// Records something of a cluster: `edit` gets what is there and returns what shall be.
+    /// Records something of a cluster: `edit` gets what is there and returns what shall be. What a
+    /// newer release recorded stays in any case.
     pub async fn edit_member(
         &self,
         origin: &Origin,
+        malformed: Malformed,
         edit: impl Fn(Option<Member>) -> Member,
     ) -> Result<Member, Error> {
         let key = self.key(&Place::Member(origin.clone()))?;
         for _ in 0..EDIT_ATTEMPTS_MAX {
             let (known, revision) = match self.find(&key).await? {
                 Found::Nothing => (None, 0),
-                Found::Bytes(bytes, revision) => {
-                    (known(&key, value::decode_member(&bytes))?, revision)
-                }
+                Found::Bytes(bytes, revision) => (
+                    known(&key, malformed, value::decode_member(&bytes))?,
+                    revision,
+                ),
             };
             let member = edit(known);
             let bytes = value::encode_member(&member).map_err(|source| Error::Value {
@@ -102,7 +114,7 @@ impl Operator {
             let revision = match self.find(&key).await? {
                 Found::Nothing => 0,
                 Found::Bytes(bytes, revision) => {
-                    known(&key, value::decode_settings(&bytes))?;
+                    known(&key, Malformed::Replaced, value::decode_settings(&bytes))?;
                     revision
                 }
             };
@@ -197,14 +209,22 @@ impl Operator {
 }
 
 /// What stands at a key, to be replaced. What a newer release wrote is left to it: this one would
-/// drop what it does not know. Anything else that cannot be read is written anew.
-fn known<T>(key: &str, decoded: Result<T, ValueError>) -> Result<Option<T>, Error> {
+/// drop what it does not know.
+fn known<T>(
+    key: &str,
+    malformed: Malformed,
+    decoded: Result<T, ValueError>,
+) -> Result<Option<T>, Error> {
     match decoded {
         Ok(value) => Ok(Some(value)),
-        Err(source @ ValueError::Schema { .. }) => Err(Error::Value {
-            key: key.to_owned(),
-            source,
-        }),
+        Err(source)
+            if malformed == Malformed::Kept || matches!(source, ValueError::Schema { .. }) =>
+        {
+            Err(Error::Recorded {
+                key: key.to_owned(),
+                source,
+            })
+        }
         Err(_) => Ok(None),
     }
 }

@@ -8,7 +8,7 @@ use etcd_client::{
 use tombolo_model::record::Origin;
 use tombolo_model::record::{Record, RecordKey};
 use tombolo_registry::etcd::{
-    EtcdConfig, EtcdRegistry, Grantee, Operator, Password, Proof, TlsFiles, User,
+    EtcdConfig, EtcdRegistry, Grantee, Malformed, Operator, Password, Proof, TlsFiles, User,
 };
 use tombolo_registry::registry::{Registry, Selection};
 use tombolo_testbed::{EtcdSpec, Tls};
@@ -289,7 +289,7 @@ async fn mutual_tls_names_the_user_and_new_certificates_are_read() {
         .await
         .unwrap();
     let member = operator
-        .edit_member(&east(), |known| {
+        .edit_member(&east(), Malformed::Kept, |known| {
             known.unwrap_or_else(|| tombolo_model::record::Member {
                 joined: at(10),
                 cidrs: Vec::new(),
@@ -338,8 +338,10 @@ async fn what_a_newer_release_recorded_is_not_overwritten() {
         client.put(key, newer, None).await.unwrap();
     }
     let never = |_| -> tombolo_model::record::Member { unreachable!("it is not to be edited") };
-    let edited = operator.edit_member(&east(), never).await;
-    assert_eq!(edited.unwrap_err().kind(), "value-schema");
+    for malformed in [Malformed::Kept, Malformed::Replaced] {
+        let edited = operator.edit_member(&east(), malformed, never).await;
+        assert_eq!(edited.unwrap_err().kind(), "value-schema");
+    }
     let settings = tombolo_model::record::Settings::default();
     let set = operator.set_settings(&east().region, &settings).await;
     assert_eq!(set.unwrap_err().kind(), "value-schema");

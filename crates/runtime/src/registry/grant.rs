@@ -7,7 +7,7 @@ use clap::Args;
 use ipnet::IpNet;
 use tombolo_model::names::{Namespace, Region};
 use tombolo_model::record::Member;
-use tombolo_registry::etcd::{Grantee, Proof, Role};
+use tombolo_registry::etcd::{Grantee, Malformed, Proof, Role};
 
 use super::{RegistryArgs, failed, say};
 use crate::clock;
@@ -113,7 +113,7 @@ pub(super) async fn run(args: GrantArgs) -> Result<Exit, Refusal> {
     failed(operator.grant(&grantee, &user, &proof).await)?;
     if let Grantee::Cluster(origin) = &grantee {
         let now = clock::now();
-        let recorded = operator.edit_member(origin, |known| Member {
+        let recorded = operator.edit_member(origin, Malformed::Replaced, |known| Member {
             joined: known.as_ref().map_or(now, |known| known.joined),
             cidrs: args.cidr.clone(),
             namespaces: namespaces.clone(),
