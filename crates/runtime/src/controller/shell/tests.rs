@@ -26,8 +26,8 @@ fn following() -> Standing {
     }
 }
 
-/// A shell whose fence never stands, so that no write of objects is done.
-async fn shell() -> (Shell<MemoryRegistry>, watch::Sender<Standing>) {
+/// A shell, what tells it where it stands, and its fence, which stands. Nothing answers its writes.
+async fn shell() -> (Shell<MemoryRegistry>, watch::Sender<Standing>, Arc<Fence>) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("kubeconfig");
     let config = "{current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], \
@@ -40,6 +40,7 @@ async fn shell() -> (Shell<MemoryRegistry>, watch::Sender<Standing>) {
     };
     let server = access.server().await.unwrap();
     let fence = Arc::new(Fence::new(Arc::new(BootClock)));
+    fence.extend(Duration::MAX);
     let (events, _) = recorder(
         server.clone(),
         Arc::clone(&fence),
@@ -53,7 +54,7 @@ async fn shell() -> (Shell<MemoryRegistry>, watch::Sender<Standing>) {
     let (tell, standing) = watch::channel(following());
     let shell = Shell {
         engine: Engine::new(Config::new(name("east"))),
-        writer: Writer::new(server, fence),
+        writer: Writer::new(server, Arc::clone(&fence)),
         events,
         registry: Arc::new(MemoryStore::new(Layout::default()).registry(origin)),
         reports: mpsc::channel(1).1,
@@ -64,7 +65,7 @@ async fn shell() -> (Shell<MemoryRegistry>, watch::Sender<Standing>) {
         clock: Steady::new(clock::now()),
         unseen: BTreeMap::new(),
     };
-    (shell, tell)
+    (shell, tell, fence)
 }
 
 fn lanes() -> Lanes {
@@ -114,7 +115,7 @@ fn listed(shell: &mut Shell<MemoryRegistry>) {
 
 #[tokio::test(start_paused = true)]
 async fn a_follower_sleeps_on_retries_and_makes_them_once_it_leads() {
-    let (mut shell, tell) = shell().await;
+    let (mut shell, tell, _) = shell().await;
     let mut lanes = lanes();
     listed(&mut shell);
     tell.send_replace(Standing::Leading);
@@ -136,8 +137,23 @@ async fn a_follower_sleeps_on_retries_and_makes_them_once_it_leads() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_leader_whose_deadline_has_passed_asks_for_nothing_until_it_has_renewed() {
+    let (mut shell, tell, fence) = shell().await;
+    let mut lanes = lanes();
+    listed(&mut shell);
+    tell.send_replace(Standing::Leading);
+    fence.fall();
+    shell.act(shell.clock.now(), &mut lanes);
+    assert_eq!(lanes.objects.len(), 0);
+    assert_eq!(shell.until_due(), BEAT, "it may not write");
+    fence.extend(Duration::MAX);
+    shell.act(shell.clock.now(), &mut lanes);
+    assert_eq!(lanes.objects.len(), 1, "the status of the export");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_hold_is_measured_by_a_clock_that_nobody_sets() {
-    let (mut shell, tell) = shell().await;
+    let (mut shell, tell, _) = shell().await;
     listed(&mut shell);
     tell.send_replace(Standing::Leading);
     let west = Peer {
