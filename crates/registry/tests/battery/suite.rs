@@ -32,7 +32,7 @@ pub(crate) const TCP: EntryProtocol = EntryProtocol::Some(Protocol::Tcp);
 pub(crate) const UDP: EntryProtocol = EntryProtocol::Some(Protocol::Udp);
 
 /// How long a test waits for what must come: long for a machine that does other things too.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// An empty registry of its own for one test.
 pub(crate) trait Backend {
