@@ -35,32 +35,41 @@ impl Play {
     }
 
     /// Puts what watches saw in another order; where the site is orderly, what is about one
-    /// object keeps its order.
+    /// object keeps its order, and nothing overtakes a listing: it would be older than what came
+    /// before it.
     pub(super) fn shuffle(&mut self, seed: u64) {
         self.site.pump(&self.registry);
         let places: Vec<usize> = (0..self.site.inbox.len())
             .filter(|place| self.site.inbox[*place].subject.is_some())
             .collect();
+        let mut state = seed | 1;
+        if self.site.is_orderly {
+            for run in places.chunk_by(|a, b| a + 1 == *b) {
+                self.shuffle_places(run, &mut state);
+            }
+        } else {
+            self.shuffle_places(&places, &mut state);
+            self.has_lost = true;
+        }
+    }
+
+    fn shuffle_places(&mut self, places: &[usize], state: &mut u64) {
         let mut mails: Vec<Mail> = places
             .iter()
             .map(|at| self.site.inbox[*at].clone())
             .collect();
-        let mut state = seed | 1;
         for at in (1..mails.len()).rev() {
-            state = state
+            *state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            let other = usize::try_from(state >> 33).unwrap_or(0) % (at + 1);
+            let other = usize::try_from(*state >> 33).unwrap_or(0) % (at + 1);
             mails.swap(at, other);
         }
         if self.site.is_orderly {
-            self.restore_order(&places, &mut mails);
+            self.restore_order(places, &mut mails);
         }
-        // What comes before a listing that does not show it is lost, too.
-        let has_listing = places.len() < self.site.inbox.len();
-        self.has_lost |= has_listing || !self.site.is_orderly;
-        for (place, mail) in places.into_iter().zip(mails) {
-            self.site.inbox[place] = mail;
+        for (place, mail) in places.iter().zip(mails) {
+            self.site.inbox[*place] = mail;
         }
     }
 
